@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     pub(crate) other: Option<Other>,
 }
 
-/// What else there is.
+/// The other commands.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Other {
     Compare(compare::Arguments),
@@ -87,7 +87,7 @@ pub(crate) enum Other {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  trackway bench page here/results.json --out there")]
 pub(crate) struct Page {
-    /// What trackway bench has written
+    /// Results file of trackway bench
     #[arg(value_name = "FILE")]
     pub(crate) results: PathBuf,
     /// Folder for the page [default: that of the file]

@@ -1,4 +1,4 @@
-//! `trackway bench doctor`: what disturbs measurements here.
+//! `trackway bench doctor`: disturbances of measurements on this machine.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use trackway_bench_engine::host::doctor::{disturbing, examine, print_doctor};
 use trackway_bench_suites::CATALOGUE;
 
-/// What disturbs measurements on this machine, why it matters, and what quiets it
+/// Find disturbances of measurements, their effects and remedies
 ///
 /// Takes two seconds, in which others and a loop of its own are watched. Nothing is changed. The
 /// exit status is 0 if nothing that is known disturbs, and 1 if something does; programs that are

@@ -101,7 +101,8 @@ pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::
     let how = if arguments.rounds.is_some() { "at most about" } else { "about" };
     message!("{how} {}, with results in {}", time(seconds), folder.display());
     let report = CATALOGUE.run(&options, &mut |so_far: &Report| {
-        // Whoever is killed has this. If there is no room now, there may be at the end.
+        // These files are left if the process is killed. A full disk may have room again at the
+        // end.
         let _ = write_report(so_far, &folder);
     })?;
     let written = write_report(&report, &folder);

@@ -1,8 +1,8 @@
-//! What is measured: a payload, a context, a number of threads.
+//! The unit of measurement: a payload, a context, a number of threads.
 
 use serde::{Deserialize, Serialize};
 
-/// What an event carries.
+/// The fields that an event carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Payload {
@@ -30,12 +30,12 @@ impl Payload {
         }
     }
 
-    /// Whether it is in the table, and not in a section of its own.
+    /// Returns true if the payload has columns in the table, and not a section of its own.
     pub const fn is_in_table(self) -> bool {
         matches!(self, Self::Number | Self::Record)
     }
 
-    /// Whether each of its events has a number.
+    /// Returns true if each of its events has a number.
     pub const fn is_numbered(self) -> bool {
         !matches!(self, Self::Scope)
     }
@@ -52,7 +52,7 @@ impl Payload {
     }
 }
 
-/// What the tracer adds to each event.
+/// The context field that the tracer adds to each event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Context {
@@ -77,9 +77,9 @@ impl Context {
 pub struct Case {
     /// Threads that emit at once, pinned to one CPU each.
     pub threads: u32,
-    /// What an event carries.
+    /// The payload of each event.
     pub payload: Payload,
-    /// What is added to it.
+    /// The context field that each event gets.
     pub context: Context,
 }
 
@@ -110,7 +110,7 @@ impl Case {
     /// A scope, for C++ beside C.
     pub const SCOPE: Self = Self { threads: 1, payload: Payload::Scope, context: Context::None };
 
-    /// Those that are not in the table.
+    /// Cases that have a section of their own and no column in the table.
     pub const APART: [Self; 3] = [Self::PRINTF, Self::VIEWS, Self::SCOPE];
 
     /// The same with so many threads.
@@ -129,14 +129,15 @@ impl Case {
     }
 }
 
-/// What becomes of a buffer while it is written to.
+/// The state of a buffer while a program writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A flight recorder that has come round: each event goes over an old one, and nobody reads.
+    /// A flight recorder whose ring is full: each event overwrites an old one, and nothing reads.
     Overwrite,
     /// It is drained to disk meanwhile, and events come at a rate that this can keep up with.
     Steady,
-    /// It takes all events, each in memory that was not written to before, and nobody reads.
+    /// A buffer that takes all events, each in memory that was not written to before; nothing
+    /// reads.
     Producer,
 }
 
@@ -154,7 +155,7 @@ impl Mode {
     }
 }
 
-/// How much of a case a run does.
+/// Number of batches in a run of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Batches that are not counted: until the ring has come round, and the caches are warm.

@@ -1,4 +1,4 @@
-//! What can go wrong in the bench.
+//! Errors of the bench.
 
 use std::fmt;
 use std::io;
@@ -13,30 +13,30 @@ pub enum Error {
     Interrupted,
     /// The system refused something.
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// What it said.
+        /// The error of the operating system.
         source: IoError,
     },
     /// A program failed.
     Program {
-        /// Which.
+        /// The program or step that failed.
         what: String,
         /// Its status and what it said.
         message: String,
     },
     /// A program did not end in time, and was ended.
     Overdue {
-        /// Which.
+        /// The program or step that did not end in time.
         what: String,
-        /// How long it had, in seconds.
+        /// Its time limit, in seconds.
         limit_s: u64,
     },
     /// A program's output or a trace is not what it should be.
     Output {
-        /// Whose.
+        /// The program or file that wrote the output.
         what: String,
-        /// What is wrong with it.
+        /// The fault in the output.
         message: String,
     },
 }

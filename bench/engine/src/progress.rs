@@ -1,5 +1,4 @@
-//! One line on standard error that says what is being done, and how much time is left, where
-//! somebody looks at it.
+//! A line on standard error, shown on a terminal only: the current step and the time left.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -13,7 +12,7 @@ const COLUMNS: usize = 80;
 #[derive(Debug)]
 pub struct Progress {
     is_shown: bool,
-    /// How many seconds were left at which time.
+    /// The estimate of the remaining seconds, and the time at which it was made.
     left: Cell<Option<(Instant, f64)>>,
 }
 
@@ -28,7 +27,7 @@ impl Progress {
         self.left.set(Some((Instant::now(), seconds)));
     }
 
-    /// What is being done now.
+    /// Shows the current step.
     pub fn say(&self, what: &str) {
         if !self.is_shown {
             return;

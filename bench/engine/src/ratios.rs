@@ -11,10 +11,11 @@ use crate::stats::Ratio;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ByRound {
     rounds: Vec<Option<f64>>,
-    /// Whether a round is missing for what its figures are, and not because it was not measured:
-    /// then the others are a choice, which decides nothing.
+    /// True if a round is missing because of its figures, and not because it was not measured: then
+    /// the remaining rounds are a selection, which decides nothing.
     is_chosen: bool,
-    /// Of those whose figures these are, who lost most of its events, if that is to be known.
+    /// The tracer among the measured ones that lost the largest part of its events, if losses
+    /// count.
     lost: Option<Lost>,
 }
 
@@ -29,7 +30,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Of a row; what a flight recorder overwrote is not lost.
+    /// Returns the losses of a row; events that a flight recorder overwrote are not lost.
     fn of(row: &Row) -> Option<Self> {
         let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
         (part > LOST_MOST).then(|| Self { tracer: row.tracer.clone(), part })
@@ -50,7 +51,7 @@ impl ByRound {
         Self { rounds, is_chosen: false, lost: None }
     }
 
-    /// Of a row, if it was measured.
+    /// Takes the figures of a row, if it was measured.
     pub fn of(row: Option<&Row>) -> Self {
         let Some(row) = row.filter(|row| row.spread.is_some()) else {
             return Self::new(Vec::new());
@@ -58,15 +59,15 @@ impl ByRound {
         Self { lost: Lost::of(row), ..Self::new(row.samples.clone()) }
     }
 
-    /// Of what else is known of it. Losses are left to who asks: that of these figures which they
-    /// would make smaller, a recorder's share of a CPU, has a bar that they miss.
+    /// Takes one of the extra figures of a row. Losses are left to the caller: the only such figure
+    /// that losses make smaller, a recorder's share of a CPU, has a bar of its own for losses.
     pub fn of_extra(row: Option<&Row>, what: &str) -> Self {
         let measured = row.filter(|row| row.spread.is_some());
         let samples = measured.and_then(|row| row.extra_samples.get(what));
         Self::new(samples.cloned().unwrap_or_default())
     }
 
-    /// What a row is beyond the one that it is beside.
+    /// Returns the difference between a row and its baseline.
     pub fn beyond(suite: &SuiteRows, row: Option<&Row>) -> Self {
         let other = row.and_then(|row| suite.rows.get(row.beside?));
         Self::of(row).less(&Self::of(other))
@@ -96,7 +97,7 @@ impl ByRound {
         self.rounds.iter().flatten().count()
     }
 
-    /// What all rounds say together.
+    /// Summarizes all rounds.
     pub fn told(&self) -> Option<Told> {
         let figures: Vec<f64> = self.rounds.iter().flatten().copied().collect();
         let ratio = Ratio::of(&figures)?;
@@ -111,14 +112,14 @@ impl ByRound {
 pub struct Told {
     /// Its median, and between what the true one is.
     pub ratio: Ratio,
-    /// How many rounds say so.
+    /// Number of rounds behind the estimate.
     pub rounds: usize,
-    /// Who of those that it is about lost most of its events.
+    /// The tracer among the compared ones that lost the largest part of its events.
     lost: Option<Lost>,
 }
 
 impl Told {
-    /// How many times as much a row is as the one that it is beside.
+    /// Returns the ratio of a row to its baseline.
     pub fn times(suite: &SuiteRows, row: Option<&Row>) -> Option<Self> {
         let row = row.filter(|row| row.spread.is_some())?;
         let other = row.beside.and_then(|other| suite.rows.get(other));
@@ -126,7 +127,7 @@ impl Told {
         Some(Self { ratio: row.times?, rounds: row.samples.iter().flatten().count(), lost })
     }
 
-    /// What it may be at most; of a figure without an interval, what it is.
+    /// Returns the upper end of the interval, or the median if there is no interval.
     pub fn at_most(&self) -> f64 {
         self.ratio.interval.map_or(self.ratio.median, |(_, high)| high)
     }
@@ -137,7 +138,7 @@ impl Told {
         Self { ratio: Ratio { median: of(self.ratio.median), interval }, ..self }
     }
 
-    /// Where it stands, by a bound that figures up to `bound` hold.
+    /// Judges the estimate by a bar that figures up to `bound` hold.
     fn is_at_most(&self, bound: f64) -> Verdict {
         match self.ratio.interval {
             Some((_, high)) if high <= bound => Verdict::Holds,
@@ -156,12 +157,12 @@ impl Told {
     }
 }
 
-/// How a bar's figure is written.
+/// The format of a bar's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
     /// Digits behind the point.
     digits: usize,
-    /// Whether it is beyond something, and so has a sign.
+    /// True if the figure is a difference, and so has a sign.
     is_beyond: bool,
     /// Behind the figure.
     unit: &'static str,
@@ -178,7 +179,7 @@ impl Form {
         Self { digits, is_beyond: false, unit }
     }
 
-    /// What is beyond something, in this unit.
+    /// Returns the format of a difference in this unit.
     pub const fn beyond(digits: usize, unit: &'static str) -> Self {
         Self { digits, is_beyond: true, unit }
     }

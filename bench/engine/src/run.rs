@@ -24,12 +24,12 @@ use crate::tracer_names;
 /// Load average for each CPU from which on the machine is said to be busy.
 const BUSY_LOAD: f64 = 0.25;
 
-/// What is to be measured.
+/// The choice of suites, settings and output of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunOptions {
     /// Names of suites; all but those that are only measured by name, if there is none.
     pub suites: Vec<String>,
-    /// How.
+    /// Settings of the measurement.
     pub settings: Settings,
     /// The command, word by word, for the report.
     pub command: Vec<String>,
@@ -40,24 +40,24 @@ pub struct RunOptions {
 pub struct SuiteInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it measures.
+    /// Its heading.
     pub title: &'static str,
-    /// What of which paper it repeats.
+    /// The paper, and its figure or table, that the suite repeats.
     pub repeats: &'static str,
     /// Seconds that it takes about.
     pub seconds: f64,
-    /// Whether it is left out where no suite is named.
+    /// True if it runs only when it is named.
     pub is_only_by_name: bool,
 }
 
-/// What can be measured, and what is known of it: all that the engine must be told.
+/// The suites and their requirements: everything that the engine gets from the suites' crate.
 #[derive(Debug, Clone, Copy)]
 pub struct Catalogue {
     /// Makes all suites, in the order of [`crate::results::SUITES`].
     pub suites: fn() -> Vec<Box<dyn Suite>>,
     /// Judges a report by the goals that Trackway has.
     pub goals: fn(&Report) -> Vec<Bar>,
-    /// What suites need of the machine.
+    /// Requirements of the suites on the machine.
     pub requirements: Requirements,
     /// Sources of the workloads, which are written to the scratch folder.
     pub sources: &'static [Source],
@@ -178,7 +178,7 @@ fn names_in(suites: &[Box<dyn Suite>]) -> Vec<&'static str> {
     suites.iter().flat_map(|suite| suite.tracers()).collect()
 }
 
-/// Whether each row is of one of the tracers that its suite tells.
+/// Returns true if each row belongs to one of the tracers that its suite lists.
 fn are_listed(suite: &dyn Suite, found: &Result<SuiteRows>) -> bool {
     let rows = found.iter().flat_map(|found| &found.rows);
     rows.into_iter().all(|row| tracer_names::is_listed(&suite.tracers(), &row.tracer))

@@ -1,8 +1,8 @@
-//! What the user asked for: how suites are measured.
+//! Settings of the user: how suites are measured.
 
 use crate::tracer_names;
 
-/// What the user asked for.
+/// Settings of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     /// Seconds instead of minutes: to see that all works, not for figures.
@@ -12,12 +12,12 @@ pub struct Settings {
     /// Only tracers that have one of these names, or one that begins so with `-` behind it, in
     /// whatever case; all, if there is none. What others are measured against is always there.
     pub tracers: Vec<String>,
-    /// What draws the order of turns: the same order for the same number.
+    /// Seed of the order of turns: the same seed gives the same order.
     pub seed: u64,
 }
 
 impl Settings {
-    /// Whether a tracer is wanted.
+    /// Returns true if the settings select a tracer.
     pub fn wants(&self, tracer: &str) -> bool {
         tracer_names::chosen(&self.tracers, tracer)
     }

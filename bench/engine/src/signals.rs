@@ -55,7 +55,7 @@ pub fn catch() {
     }
 }
 
-/// Whether the user has had enough.
+/// Returns true if the user has interrupted the run.
 pub fn stopped() -> bool {
     STOPPED.load(Ordering::SeqCst)
 }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn there_is_a_place_for_the_workload_beside_a_drain_on_each_cpu() {
-        // Nobody's ids: they are above all that the kernel gives.
+        // Ids that no process has: they are above all that the kernel assigns.
         let ids = (1 << 30)..(1 << 30) + 1024;
         let places: Vec<Foreground> = ids.map(Foreground::new).collect();
         assert!(places.iter().all(|place| place.0.is_some()));

@@ -12,7 +12,7 @@ use crate::host::workload::numbers;
 use crate::stats::merged;
 use crate::suite::Sample;
 
-/// What else is known of single events: what the clock steps by, in ns.
+/// Key of the extra figure for the clock's step, in ns.
 const STEP: &str = "step of the clock";
 /// Most places of a histogram: those of singles.h.
 const PLACES_MAX: usize = 4096 + 52 * 128;
@@ -21,24 +21,24 @@ const COUNT_MAX: u64 = 1 << 40;
 /// Part of the figures, at each end, that is not in the middle nine tenths.
 const END: f64 = 0.05;
 
-/// How often which number of ticks was seen; in the order of the ticks.
+/// A histogram of durations in ticks, in the order of the ticks: ticks, count.
 type Ticks = Vec<(u64, u64)>;
 
-/// What single events took, in ns.
+/// Durations of single events, in ns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Singles {
-    /// How often which figure was seen, what timing takes included.
+    /// Durations and their counts, the cost of timing included.
     pub histogram: Vec<(f64, u64)>,
     /// The mean of the middle nine tenths, what timing takes included.
     pub typical: f64,
-    /// What timing takes: the same of readings with nothing in between.
+    /// The cost of timing: the same mean of readings with nothing in between.
     pub timing: f64,
-    /// What the clock steps by.
+    /// The step of the clock.
     pub step: f64,
 }
 
 impl Singles {
-    /// Of a workload's output; so many events must be in it, and there must be some.
+    /// Parses a workload's output, which must have exactly this number of events, and at least one.
     pub fn parse(output: &str, events: u64) -> Result<Self> {
         let found = Found::parse(output)?;
         for (what, histogram) in [("single", &found.single), ("timing", &found.timing)] {
@@ -60,7 +60,7 @@ impl Singles {
 }
 
 impl Singles {
-    /// As a sample: what timing takes is in it, until the engine takes it out.
+    /// Converts to a sample. The cost of timing is in it until the engine subtracts it.
     pub fn sample(self) -> Sample {
         Sample {
             figure: self.typical,
@@ -142,8 +142,8 @@ fn middle_mean(histogram: &Ticks) -> f64 {
     sum / (high - low)
 }
 
-/// What the clock steps by: the greatest number of ticks that all figures are multiples of, among
-/// those whose place is one tick wide.
+/// Returns the step of the clock: the greatest common divisor of all durations in places that are
+/// one tick wide.
 fn step(found: &Found) -> u64 {
     const LINEAR: u64 = 4096;
     let ticks = found.timing.iter().chain(&found.single).map(|one| one.0);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Median and spread of some figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many figures there are.
+    /// Number of figures.
     pub count: usize,
     /// The middle one, or the mean of the two in the middle.
     pub median: f64,
@@ -20,7 +20,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of `figures`, of which there must be one; figures that are no numbers do not count.
+    /// Summarizes `figures`, ignoring NaN and infinities; `None` if nothing is left.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -44,36 +44,37 @@ impl Spread {
 /// one lies with 95 % confidence, if there were six rounds or more.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Of the rounds.
+    /// The median over the rounds.
     pub median: f64,
     /// Between these.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Ratio {
-    /// Of these figures. If one is no number, the others are a choice: then there is no interval.
+    /// Summarizes the figures of all rounds. If one is not a number, the others are a selection,
+    /// and there is no interval.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let median = Spread::of(figures)?.median;
         let is_whole = figures.iter().all(|one| one.is_finite());
         Some(Self { median, interval: median_interval(figures).filter(|_| is_whole) })
     }
 
-    /// Whether it is known to be within this part of itself.
+    /// Returns true if the interval's half width is at most this part of the median.
     pub fn is_within(&self, part: f64) -> bool {
         let half = |(low, high): (f64, f64)| (high - low) / 2.0;
         self.interval.is_some_and(|interval| half(interval) <= part * self.median.abs())
     }
 
-    /// Whether it may be this figure.
+    /// Returns true if the interval contains `figure`.
     pub fn may_be(&self, figure: f64) -> bool {
         self.interval.is_none_or(|(low, high)| low <= figure && figure <= high)
     }
 }
 
-/// How single events' figures are distributed. No outlier is dropped.
+/// The distribution of single events' figures. No outlier is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
-    /// How many figures there are.
+    /// Number of figures.
     pub count: u64,
     /// The least; `None` in reports of before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +96,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Of a histogram in the order of its figures; `None` if there is nothing in it.
+    /// Summarizes a histogram in ascending order; `None` if it is empty.
     pub fn of(histogram: &[(f64, u64)]) -> Option<Self> {
         let count: u64 = histogram.iter().map(|one| one.1).sum();
         let (min, max) = (histogram.first()?.0, histogram.last()?.0);
@@ -142,8 +143,8 @@ pub fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     sorted
 }
 
-/// What a scale must show of a histogram in order: the least and the greatest figure, and the least
-/// above nought, from which a logarithmic one can begin.
+/// Returns the figures that a scale must include for a histogram in ascending order: the least, the
+/// greatest, and the least above zero, at which a logarithmic scale can begin.
 pub fn ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
     let above = histogram.iter().find(|one| one.0 > 0.0);
     [histogram.first(), above, histogram.last()]
@@ -190,8 +191,8 @@ fn rounded(figure: f64, digits: i32) -> f64 {
     (figure / unit).round() * unit
 }
 
-/// What a box plot shows (Tukey, 1977): half of all figures are in the box; whiskers end at the
-/// last figure that is within one and a half of its length; all beyond are outliers, each shown.
+/// The figures of a box plot (Tukey, 1977). The box holds half of all figures. Whiskers end at the
+/// last figure within one and a half box lengths. Each figure beyond is an outlier and is shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quartiles {
     /// One in four is below.
@@ -202,12 +203,12 @@ pub struct Quartiles {
     pub high: f64,
     /// From where to where figures are not unusual.
     pub whiskers: (f64, f64),
-    /// What lies beyond, and how often.
+    /// Outliers and their counts.
     pub outliers: Vec<(f64, u64)>,
 }
 
 impl Quartiles {
-    /// Of a histogram in order; `None` if there is nothing in it.
+    /// Summarizes a histogram in ascending order; `None` if it is empty.
     pub fn of(histogram: &[(f64, u64)]) -> Option<Self> {
         let count: u64 = histogram.iter().map(|one| one.1).sum();
         let quarter = |part: f64| {
@@ -229,7 +230,7 @@ impl Quartiles {
     }
 }
 
-/// How sure an interval of confidence is to hold what it is about.
+/// Probability with which a confidence interval holds the true figure.
 const CONFIDENCE: f64 = 0.95;
 
 /// Between which figures the median lies of all that could be measured, with 95 % confidence, by

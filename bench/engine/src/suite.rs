@@ -10,29 +10,29 @@ use crate::progress::Progress;
 use crate::results::{Account, SuiteRows, Unit};
 use crate::settings::Settings;
 
-/// What a suite is about.
+/// The description of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
     /// Its name on the command line and in `results.json`.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
-    /// What of which paper it repeats.
+    /// The paper, and its figure or table, that the suite repeats.
     pub repeats: &'static str,
-    /// What its figures are.
+    /// The unit of its figures.
     pub unit: Unit,
-    /// What rows' `x` is, where they have one.
+    /// The meaning of rows' `x`, where they have one.
     pub x_axis: &'static str,
 }
 
-/// What suites measure with.
+/// The means by which suites measure.
 #[derive(Debug)]
 pub struct SuiteContext<'a> {
-    /// Where they work.
+    /// The workspace.
     pub place: &'a Place,
-    /// Who is told what is being done.
+    /// The progress line.
     pub progress: &'a Progress,
-    /// What the user asked for.
+    /// Settings of the user.
     pub settings: &'a Settings,
     /// CPUs that may be used.
     pub cpus: usize,
@@ -43,7 +43,7 @@ pub struct SuiteContext<'a> {
 pub struct Entry {
     /// The tracer; ours begin with `trackway`.
     pub tracer: String,
-    /// What it does.
+    /// The case that the tracer runs.
     pub case: String,
     /// The case as a number, where it is one: threads, bytes, predicates.
     pub x: Option<f64>,
@@ -51,21 +51,21 @@ pub struct Entry {
     pub absent: Option<String>,
     /// Why it cannot be measured though it is here, if it cannot.
     pub failed: Option<String>,
-    /// What its figure is, where it is not what the suite's are.
+    /// The unit of its figure, where it differs from the suite's.
     pub unit: Option<Unit>,
-    /// Whether the tracer keeps events, which its own output must show.
+    /// True if the tracer keeps events, which its own output must show.
     pub records: bool,
     /// The row that this one's figure is told in terms of, and beyond.
     pub beside: Option<usize>,
-    /// Whether it is the same thing as `beside`, measured a second time: what differs between
-    /// them is what measuring itself differs by.
+    /// True if the row measures the same thing as its baseline a second time: the difference
+    /// between them is the noise of the measurement.
     pub is_control: bool,
     /// The command that does the same once.
     pub command: String,
 }
 
 impl Entry {
-    /// Whether there is nothing against it so far.
+    /// Returns true if the row is neither absent nor failed.
     pub const fn can_be_measured(&self) -> bool {
         self.absent.is_none() && self.failed.is_none()
     }
@@ -76,16 +76,16 @@ impl Entry {
 pub struct Sample {
     /// This round's figure, in the row's unit.
     pub figure: f64,
-    /// How often which figure was seen, where single events were measured.
+    /// Figures and their counts, where single events were measured.
     pub histogram: Vec<(f64, u64)>,
-    /// What measuring takes by itself, in the row's unit, measured in the same turn: a clock that
-    /// is read around each event. It is in `figure` and in `histogram`; the engine takes it out of
-    /// both, and says how much it was.
+    /// The cost of measuring by itself, in the row's unit, measured in the same turn: a clock that
+    /// is read around each event. It is in `figure` and in `histogram`; the engine subtracts it
+    /// from both and reports it.
     pub measuring: Option<f64>,
-    /// What became of the events, by the tracer's own output; `None` if it did not say.
+    /// The account of the events by the tracer's own output; `None` if the output has none.
     pub account: Option<Account>,
-    /// What else there is to know of it: what, and how much. Of several rounds it is the median;
-    /// of what begins with `greatest` the greatest, and of what begins with `in all` the sum.
+    /// Extra figures: key and value. Over several rounds the report has the median, but the
+    /// greatest for keys that begin with `greatest`, and the sum for keys that begin with `in all`.
     pub extra: Vec<(&'static str, f64)>,
 }
 
@@ -94,10 +94,10 @@ pub struct Sample {
 /// `enter` comes first and `leave` last, also after failures; in between, any number of samples in
 /// any order.
 pub trait Suite {
-    /// What it is about.
+    /// Returns the description of the suite.
     fn about(&self) -> About;
 
-    /// Whether it is left out where no suite is named.
+    /// Returns true if the suite runs only when it is named.
     fn is_only_by_name(&self) -> bool {
         false
     }

@@ -10,7 +10,7 @@ use crate::host::workload::{self, Batch};
 use crate::host::workspace::Place;
 use crate::results::Account;
 
-/// How a program that is linked with a tracer starts.
+/// Durations of the start of a program that is linked with a tracer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Starts {
     /// Fork, exec, run and wait, in µs, for each start.
@@ -19,17 +19,17 @@ pub struct Starts {
     pub threads: u64,
 }
 
-/// What became of events that two threads emitted as fast as they could, to files.
+/// The result of a run in which two threads emit as fast as they can, to files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flow {
-    /// How long the threads emitted.
+    /// Time during which the threads emitted.
     pub emitting_seconds: f64,
     /// From their first event until all that was recorded was written to files: these may be in
     /// the page cache.
     pub written_seconds: f64,
-    /// How long it took to bring it from there to the disk, afterwards.
+    /// Time from there until all of it was on the disk.
     pub fsync_seconds: f64,
-    /// What became of the events.
+    /// The account of the events.
     pub account: Account,
 }
 
@@ -41,10 +41,10 @@ pub trait Tracer {
     /// Its row in the table.
     fn name(&self) -> &'static str;
 
-    /// Whether it can be measured here; looks, but starts nothing.
+    /// Checks, without starting anything, that the tracer can be measured on this machine.
     fn availability(&self, place: &Place) -> Availability;
 
-    /// Whether `case` means anything for it.
+    /// Returns true if the tracer can run `case`.
     fn supports(&self, case: &Case) -> bool;
 
     /// Events of one batch: a fraction of a millisecond or a few, so that most batches are not
@@ -67,15 +67,16 @@ pub trait Tracer {
     /// [`Tracer::read_back`].
     fn remember(&mut self, _emitted: &[u64]) {}
 
-    /// What the tracer's own output of the latest run says; `None` if it records nothing.
+    /// Reads the account of the latest run from the tracer's own output; `None` if it records
+    /// nothing.
     fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
 
-    /// Whether to set it up takes longer than a quick look at all tracers may take.
+    /// Returns true if the set-up takes too long for a quick run over all tracers.
     fn is_slow_to_set_up(&self) -> bool {
         false
     }
 
-    /// Whether it keeps events, so that its own output must show them.
+    /// Returns true if the tracer keeps events, so that its own output must show them.
     fn records(&self) -> bool {
         true
     }
@@ -96,24 +97,24 @@ pub trait Tracer {
         Err(Error::output(self.name(), "it has no workload of its own"))
     }
 
-    /// What the tracer's own output says of that, if each thread emitted so many events; `None` if
-    /// it records nothing.
+    /// Reads the account of that run from the tracer's own output, given the number of events of
+    /// each thread; `None` if the tracer records nothing.
     fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
         self.remember(emitted);
         self.read_back(place)
     }
 
-    /// What it wrote of that, on disk, if it writes anything: a file, or a folder of them.
+    /// Returns the path of the output of that run, if there is one: a file, or a folder of files.
     fn output(&self, _: &Place) -> Option<PathBuf> {
         None
     }
 
-    /// Whether [`Tracer::stream`] means anything for it.
+    /// Returns true if [`Tracer::stream`] gives a result.
     fn streams(&self) -> bool {
         false
     }
 
-    /// Whether [`Tracer::starts`] does.
+    /// Returns true if [`Tracer::starts`] gives a result.
     fn starts_programs(&self) -> bool {
         false
     }

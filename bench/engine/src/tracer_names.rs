@@ -3,16 +3,16 @@
 
 use crate::error::{Error, Result};
 
-/// What stands behind a tracer's name in a row that measures it a second time.
+/// Suffix of a tracer's name in a row that measures it a second time.
 const AGAIN: &str = " again";
 
-/// Whether these words choose the tracer of this name; no word at all chooses each.
+/// Returns true if these words select the tracer of this name; an empty list selects each.
 pub fn chosen(words: &[String], name: &str) -> bool {
     words.is_empty() || words.iter().any(|word| chooses(word, name))
 }
 
-/// Whether a word is a tracer's name, or what it begins with before a `-`, in whatever case:
-/// `lttng` is `lttng-ust` and `lttng-tracef`; `ftrace` is `ftrace-uprobe`, and not `bpftrace`.
+/// Returns true if a word is a tracer's name or its part before a `-`, ignoring case: `lttng`
+/// selects `lttng-ust` and `lttng-tracef`; `ftrace` selects `ftrace-uprobe`, and not `bpftrace`.
 fn chooses(word: &str, name: &str) -> bool {
     let (word, name) = (word.trim(), name.strip_suffix(AGAIN).unwrap_or(name));
     let (Some(begin), Some(rest)) = (name.get(..word.len()), name.get(word.len()..)) else {

@@ -1,4 +1,4 @@
-//! What Trackway set out to reach, held against what was measured. Reported, never asserted.
+//! Trackway's goals, judged by the measured figures. Reported, never asserted.
 //!
 //! Main invariant: a bar is decided only where the interval of the figure, which is of figures of
 //! the same rounds, lies on one side of it; what is counted and not timed needs no interval, but
@@ -16,26 +16,26 @@ use crate::tracers::name::{TRACEF, TRACKWAY, TRACKWAY_OFF, TRACKWAY_PRINTF};
 
 /// Most that an event may cost beyond the clock alone, in ns.
 const ABOVE_CLOCK_NS: f64 = 8.0;
-/// How much faster than LTTng-UST it must be.
+/// Number of times that an event must be faster than LTTng-UST's.
 const FASTER_THAN_LTTNG: f64 = 4.0;
-/// How much worse than the clock it may do with two threads.
+/// Largest ratio to the clock that two threads may reach.
 const TWO_THREADS: f64 = 1.10;
 /// Most that an event may cost while it is off, in ns.
 const OFF_NS: f64 = 0.6;
-/// How much more than in C an event may cost in Rust: what one round differs from the next.
+/// Largest ratio of an event in Rust to one in C: the noise between two rounds.
 const RUST_AS_C: f64 = 1.05;
-/// How much more than in C an event may cost in C++: what one round differs from the next.
+/// Largest ratio of an event in C++ to one in C: the noise between two rounds.
 const CXX_AS_C: f64 = 1.05;
-/// How much faster than lttng_ust_tracef() trackway_printf() must be.
+/// Number of times that trackway_printf() must be faster than lttng_ust_tracef().
 const FASTER_THAN_TRACEF: f64 = 2.0;
-/// How much faster than a probe of the kernel's on the same site it must be.
+/// Number of times that an event must be faster than a kernel probe on the same site.
 const FASTER_THAN_PROBES: f64 = 10.0;
 /// Most bytes of an event with one `u32`.
 const EVENT_BYTES: f64 = 8.0;
 /// Most that a program's start may cost, in µs.
 const START_US: f64 = 200.0;
 
-/// What a suite shows: its name, and its bars.
+/// The goals that a suite shows: its name, and its bars.
 type Shown = (&'static str, fn(&Report, &SuiteRows) -> Vec<Bar>);
 
 /// All suites that show some, in the order in which they are measured.
@@ -113,7 +113,7 @@ fn decide(bar: &mut Bar, suite: Option<&SuiteRows>) {
     }
 }
 
-/// What an event of a case costs; of a tracer that did not do its work there is nothing.
+/// Takes the cost of an event in a case; nothing for a tracer that did not do its work.
 fn event(suite: &SuiteRows, tracer: &str, case: &Case) -> ByRound {
     ByRound::of(suite.row(tracer, &case.words()))
 }
@@ -195,7 +195,7 @@ fn events_beside_others(suite: &SuiteRows) -> Vec<Bar> {
     ]
 }
 
-/// What a program's start costs, without a session, in time and in threads.
+/// Judges the start of a program without a session, in time and in threads.
 fn start(suite: &SuiteRows) -> Bar {
     let ours = suite.rows.iter().find(|row| row.tracer == TRACKWAY_OFF);
     let added_us = ByRound::beyond(suite, ours).told();
@@ -211,7 +211,7 @@ fn start(suite: &SuiteRows) -> Bar {
     bar
 }
 
-/// What an event costs in each of two threads, in terms of what it costs in one, beside the same of
+/// Judges an event in each of two threads, relative to one thread, compared with the same ratio of
 /// the clock.
 ///
 /// The design asks for at most 1.10 of what two threads of `rdtsc` cost. That is not what this is:
@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// What the bars of one suite say.
+    /// Returns the bars of one suite.
     fn told(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
         let bars = all(report).into_iter().filter(|bar| bar.suite == suite);
         bars.map(|bar| (bar.measured, bar.verdict)).collect()

@@ -1,4 +1,4 @@
-//! What suites need of a machine.
+//! Requirements of suites on the machine.
 //!
 //! Main invariant: these are exactly the programs that the suites look for or start; a test reads
 //! their sources.
@@ -63,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    /// What is looked for though it costs no row: the shell, without which no suite's cleaning up
-    /// works either, and what only asks where headers are.
+    /// Programs that cost no row: the shell, without which no suite can clean up either, and a
+    /// program that only finds headers.
     const NOT_NEEDED: [&str; 2] = ["sh", "pkg-config"];
 
     /// Words that stand before a program's name where it is looked for or started.

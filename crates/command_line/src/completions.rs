@@ -14,7 +14,7 @@ pub fn script(declared: Command, name: &str, shell: Shell) -> Vec<u8> {
     script
 }
 
-/// What is not hidden of a command: clap_complete offers hidden words, too.
+/// Returns a command without its hidden parts: clap_complete offers hidden words, too.
 fn shown(declared: &'static Command) -> Command {
     let arguments = declared.get_arguments().filter(|one| !one.is_hide_set()).cloned().map(hinted);
     let verbs = declared.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);

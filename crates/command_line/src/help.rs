@@ -127,8 +127,8 @@ pub fn names_no_command(command: &Command, words: &[OsString]) -> bool {
     command_path(command, words).0.is_empty()
 }
 
-/// Where the names of commands are in a command line, each of them below the one before it, and
-/// the last of these commands.
+/// Returns the indices of commands' names in a command line, each of them below the one before it,
+/// and the last of these commands.
 fn command_path<'a>(command: &'a Command, words: &[OsString]) -> (Vec<usize>, &'a Command) {
     let mut path = Vec::new();
     let mut current = command;
@@ -142,7 +142,7 @@ fn command_path<'a>(command: &'a Command, words: &[OsString]) -> (Vec<usize>, &'
     (path, current)
 }
 
-/// Whether a word in front of a command's name is an option, or the value of one.
+/// Returns true if a word in front of a command's name is an option, or the value of one.
 fn is_option(words: &[OsString], index: usize) -> bool {
     let is_value = index > 0 && words[index - 1] == "--color";
     is_value || words[index].to_string_lossy().starts_with('-')

@@ -1,6 +1,6 @@
-//! Whether something can be measured on this machine.
+//! Availability of a part of the bench on this machine.
 
-/// Whether a tracer can be measured on this machine.
+/// Availability of a tracer on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Availability {
     /// It can.

@@ -26,10 +26,10 @@ pub struct Package {
     pub lock: Option<&'static str>,
 }
 
-/// What a manifest says where the crate's folder is to be.
+/// Placeholder for the crate's folder in a manifest.
 const CRATE: &str = "@TRACKWAY@";
 
-/// Whether Rust workloads of ours can be built.
+/// Checks that Trackway's Rust workloads can be built.
 pub fn availability(tools: &BuildTools) -> Availability {
     if tools.rust_crate.is_none() {
         Availability::Missing("the crate's sources are not beside this executable".to_owned())

@@ -12,12 +12,12 @@ use crate::signals::{self, Foreground};
 
 /// Longest time that a program of the table has, in seconds.
 const LIMIT_S: u64 = 60;
-/// How long a program may take to end when told to.
+/// Time that a program has to end after a signal.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often it is looked whether all of its output is there, once it has ended.
+/// Interval at which a program's output is checked for completeness after its end.
 const INTERVAL: Duration = Duration::from_micros(200);
 
-/// What a program left.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Finished {
     /// Its standard output.
@@ -148,7 +148,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of the child `pid`, which has so long.
+    /// Watches the child `pid`, which has `limit` to end.
     pub fn new(pid: i32, limit: Duration) -> Self {
         let (done, waiting) = channel::<()>();
         let thread = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Where it was measured: figures of different machines do not compare.
+//! The machine of the measurement: figures of different machines do not compare.
 
 use std::ffi::CStr;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Machine {
     pub cpu: String,
     /// CPUs that we may use.
     pub cpus: usize,
-    /// Whether it is a virtual machine, whose figures wander.
+    /// True if it is a virtual machine, whose figures drift.
     pub is_virtual: bool,
     /// The kernel's clock source.
     pub clocksource: String,
@@ -105,8 +105,7 @@ fn first_line_within(limit_s: u64, program: &str, arguments: &[&str]) -> Option<
     finished.stdout.lines().next().map(str::to_owned)
 }
 
-/// What tells a build of an executable or a library from all others: the id that its linker has
-/// given it, by what is in it.
+/// Returns the build id of an executable or a library, which the linker derives from its content.
 pub fn build_of(file: &Path) -> Option<String> {
     let bytes = fs::read(file).ok()?;
     let object = object::File::parse(&*bytes).ok()?;

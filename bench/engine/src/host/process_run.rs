@@ -12,7 +12,7 @@ use crate::signals;
 /// Longest time that a run has.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a run took.
+/// The resource usage of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// From before the program's start until its end.
@@ -23,7 +23,7 @@ pub struct Measured {
     pub peak_bytes: u64,
 }
 
-/// What a run wrote to its standard output.
+/// The standard output of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
     /// Ends of lines.
@@ -176,7 +176,7 @@ fn reaped(child: Child) -> io::Result<(std::process::ExitStatus, libc::rusage)> 
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live variables of the right types; zeroed bytes are a valid
-    // rusage. `child` is consumed, so that nobody waits for its id again.
+    // rusage. `child` is consumed, so that no other code waits for its id again.
     let (result, usage) = unsafe {
         let pid = child.id().cast_signed();
         (libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()), usage.assume_init())

@@ -24,7 +24,7 @@ pub struct Tracee {
     has_ended: bool,
 }
 
-/// Where a process is.
+/// The position of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
     /// Address of the instruction that comes next.
@@ -42,7 +42,7 @@ impl Drop for Tracee {
         }
         if self.is_child {
             crate::signals::kill(self.pid);
-            // SAFETY: the child is ours, and nobody else waits for it.
+            // SAFETY: the child is ours, and no other code waits for it.
             unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
         } else {
             // SAFETY: no memory of ours is involved. Fails if it has gone.
@@ -71,7 +71,7 @@ impl Tracee {
         // SAFETY: the child goes on with system calls and `body`, for which the caller vouches.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: plain system calls; a child that nobody traces ends at once.
+            // SAFETY: plain system calls; a child that no process traces ends at once.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
@@ -147,7 +147,7 @@ impl Tracee {
         self.wait(libc::SIGTRAP)
     }
 
-    /// Where it is.
+    /// Returns the position of the process.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Tracee {
         Err(Error::output("ptrace", "instructions are told apart on x86-64 only"))
     }
 
-    /// Where it is.
+    /// Returns the position of the process.
     #[cfg(target_arch = "x86_64")]
     pub fn at(&self) -> Result<At> {
         // SAFETY: the structure consists of integers.
@@ -171,7 +171,7 @@ impl Tracee {
         Ok(At { instruction: registers.rip, stack: registers.rsp, returned: registers.rax })
     }
 
-    /// What the instruction at an address is, and its first two bytes.
+    /// Returns the kind of the instruction at an address, and its first two bytes.
     pub fn code_at(&self, address: u64) -> Result<(Kind, [u8; 2])> {
         let mut code = [0; CODE_BYTES];
         // Shorter where a mapping ends.
@@ -193,7 +193,7 @@ impl Tracee {
     }
 }
 
-/// What an instruction is, if it is anything in particular.
+/// The kind of an instruction, as far as stepping needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing in particular.
@@ -208,7 +208,7 @@ pub enum Kind {
     System,
 }
 
-/// What the instruction in `code` is.
+/// Classifies the instruction in `code`.
 pub fn kind(code: &[u8]) -> Kind {
     // What may stand in front: lock, repetition, segments, sizes, REX.
     const SEGMENTS: [u8; 4] = [0x26, 0x2e, 0x36, 0x3e];

@@ -1,9 +1,9 @@
 //! tracefs for adapters: instances, and uprobe events, of our own.
 //!
-//! Main invariant: nothing of it outlives us. What is made here stays in the kernel when whoever
-//! made it is killed: so each has a cleanup shell, and who comes next removes what belonged to
-//! processes that are no more. Uprobe events are the whole kernel's, not an instance's: their group
-//! has our process's number in its name.
+//! Main invariant: nothing in tracefs outlives the bench. The kernel keeps instances and events
+//! when the process that made them is killed: so each has a cleanup shell, and the next run removes
+//! those of processes that have ended. Uprobe events belong to the whole kernel, not to an
+//! instance: their group has the process id of the bench in its name.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,22 +14,22 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::host::cleanup_shell::CleanupShell;
 
-/// What instances are called, before the process's number and their own name.
+/// Prefix of instances' names, before the process id and the instance's own name.
 const INSTANCES: &str = "trackway-lab-";
-/// What groups of uprobe events are called, before the process's number.
+/// Prefix of groups of uprobe events, before the process id.
 const GROUPS: &str = "trackway_lab_";
-/// Where tracefs is mounted, if it is.
+/// Mount point of tracefs.
 const MOUNTED: &str = "/sys/kernel/tracing";
-/// How long the kernel may take to let something go that is still in use.
+/// Time that the kernel has to release something that is in use.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often that is tried meanwhile.
+/// Interval of the attempts.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// tracefs, wherever it can be had.
 #[derive(Debug)]
 pub struct Tracefs {
     root: PathBuf,
-    /// What keeps it, where no folder shows it.
+    /// The mount's descriptor, which keeps it, where it is in no folder.
     _mount: Option<trackway_sys::file::Fd>,
 }
 
@@ -50,12 +50,12 @@ impl Tracefs {
         Ok(Self { root, _mount: Some(mount) })
     }
 
-    /// Whether other programs find it, too.
+    /// Returns true if other programs find the mount, too.
     pub fn is_mounted(&self) -> bool {
         self._mount.is_none()
     }
 
-    /// Whether the kernel has this file of it.
+    /// Returns true if the kernel has this file of tracefs.
     pub fn has(&self, name: &str) -> bool {
         self.root.join(name).exists()
     }
@@ -78,7 +78,7 @@ pub fn sweep() {
     }
 }
 
-/// Whether a name that goes on like this, after what ours begin with, is of a process that is gone.
+/// Returns true if the rest of a name, after the prefix, belongs to a process that has ended.
 fn is_of_the_dead(rest: &str) -> bool {
     let digits = rest.find(|one: char| !one.is_ascii_digit()).unwrap_or(rest.len());
     let pid = rest[..digits].parse::<u32>().ok();
@@ -96,7 +96,7 @@ fn append(path: &Path, text: &str) -> std::io::Result<()> {
     OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// What the kernel counts of the buffers of all CPUs.
+/// The kernel's counts for the buffers of all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Records that are there.
@@ -109,7 +109,7 @@ pub struct Stats {
     pub bytes: u64,
 }
 
-/// An instance of our own: buffers that nobody else writes to.
+/// An instance of the bench: no other process writes to its buffers.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
@@ -161,7 +161,7 @@ impl Instance {
         cleared.map_err(Error::io("cannot clear a tracefs instance"))
     }
 
-    /// What the kernel has counted since.
+    /// Returns the kernel's counts since then.
     pub fn stats(&self) -> Result<Stats> {
         let mut sum = Stats::default();
         for cpu in &self.cpus {
@@ -178,7 +178,8 @@ impl Instance {
     }
 }
 
-/// Bytes of a page of a buffer, unless somebody asked for others: one of the machine's.
+/// Returns the bytes of a page of a buffer, which is a page of the machine unless it was
+/// configured.
 pub fn page_bytes() -> usize {
     // SAFETY: sysconf only looks at its argument.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -188,7 +189,7 @@ pub fn page_bytes() -> usize {
 /// Takes what is left in a CPU's buffer of so many bytes, page by page, from its
 /// `trace_pipe_raw`, without waiting for more.
 pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
-    /// Of a page: the size of a buffer is that of what its pages hold besides.
+    /// Header of a page: a buffer's size counts the rest of its pages.
     const HEADER_BYTES: usize = 16;
     let what = || format!("cannot read {}", path.display());
     let mut options = OpenOptions::new();
@@ -224,7 +225,7 @@ fn stats(text: &str) -> Option<Stats> {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // While somebody has a file of it open, it stays.
+        // An instance of which a process has a file open stays.
         let _ = until_done(|| fs::remove_dir(&self.folder));
     }
 }
@@ -258,7 +259,7 @@ impl Uprobe {
         Ok(Self { events, group, event: event.to_owned(), _cleanup_shell: cleanup_shell })
     }
 
-    /// As perf writes it.
+    /// Returns the event's name in the format of perf.
     pub fn for_perf(&self) -> String {
         format!("{}:{}", self.group, self.event)
     }
@@ -271,7 +272,7 @@ impl Uprobe {
 
 impl Drop for Uprobe {
     fn drop(&mut self) {
-        // While somebody records it, it stays.
+        // An event that a process records stays.
         let line = format!("-:{}/{}", self.group, self.event);
         let _ = until_done(|| append(&self.events, &line));
     }

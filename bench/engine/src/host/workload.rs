@@ -35,7 +35,7 @@ impl Batch {
     }
 }
 
-/// What one thread emitted while it had time: a line `emitted THREAD EVENTS NS CPU_NS`.
+/// The events of one thread in a fixed time: a line `emitted THREAD EVENTS NS CPU_NS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Emitted {
     /// Events emitted.
@@ -112,7 +112,7 @@ pub fn starts_us(output: &str) -> Result<Vec<f64>> {
     some(found)
 }
 
-/// How many threads a workload says it has.
+/// Returns the number of threads that a workload reports.
 pub fn threads(output: &str) -> Result<u64> {
     let [threads] = numbers(output.trim_end(), "threads")?;
     Ok(threads)

@@ -1,8 +1,8 @@
-//! Where the bench works: a scratch folder, the header and library beside our executable, the
-//! compiler. All that is made here is removed when it goes.
+//! The workspace of the bench: a scratch folder, the header and library next to the executable, the
+//! compiler. It removes its folders when it is dropped.
 //!
-//! Main invariant: in folders that everybody may write to, we only ever work in a folder that we
-//! have made ourselves, that nobody else can enter, and whose name nobody could know before.
+//! Main invariant: in folders that every user may write to, the bench only works in a folder that
+//! it has made itself, that no other user can enter, and whose name could not be predicted.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,13 +16,13 @@ use super::workload::Source;
 use crate::error::{Error, Result};
 use crate::host::child;
 
-/// What is measured.
+/// The program that is measured.
 const PROGRAM: &str = "trackway";
 /// Folder of memory-backed files.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// What the names of our folders begin with: process id and a random number come after it.
+/// Prefix of the folders' names: process id and a random number follow.
 const PREFIX: &str = "trackway-lab-";
-/// What that of the window's folder ends with.
+/// Suffix of the name of the window's folder.
 const WINDOW: &str = "-window";
 
 /// Trackway's own parts, found from where its executable is.
@@ -62,7 +62,8 @@ impl BuildTools {
         found.map(Self::of).ok_or_else(|| Error::output(PROGRAM, missing))
     }
 
-    /// Of the executable `trackway`: in a checkout (target/release) or below a PREFIX (bin).
+    /// Finds the parts of the executable `trackway`: in a checkout (target/release) or below a
+    /// PREFIX (bin).
     pub fn of(trackway: PathBuf) -> Self {
         let folder = trackway.parent().unwrap_or(Path::new("/")).to_owned();
         let includes = [folder.join("../include"), folder.join("../../include")];
@@ -81,7 +82,7 @@ impl BuildTools {
         Self { trackway, include, library, rust_crate }
     }
 
-    /// Of an executable that nothing belongs to.
+    /// Makes the tools of an executable that has no parts.
     #[cfg(any(test, feature = "fixtures"))]
     pub const fn without_parts(trackway: PathBuf) -> Self {
         Self { trackway, include: None, library: None, rust_crate: None }
@@ -97,7 +98,8 @@ pub struct Place {
     dir: PathBuf,
     /// Folder of a Trackway window that only the bench uses.
     window_dir: PathBuf,
-    /// What tells other runs, also those that do not see our process, that somebody works there.
+    /// Locks that show other runs, also those that cannot find this process, that the folder is in
+    /// use.
     _locks: Vec<File>,
 }
 
@@ -180,7 +182,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         for dir in [&self.dir, &self.window_dir] {
-            // There is nobody left to be told.
+            // There is no caller left to report to.
             let _ = fs::remove_dir_all(dir);
         }
     }
@@ -221,7 +223,7 @@ fn maker(name: &str) -> Option<u32> {
     pid.parse().ok()
 }
 
-/// Who we are to the kernel.
+/// Returns the effective user id.
 fn own_user() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }
@@ -244,8 +246,8 @@ fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes a folder that only this user can enter, within one that is there and that nobody else can
-/// enter; one of ours that is there already will do.
+/// Makes a folder that only this user can enter, within an existing one that no other user can
+/// enter; an existing folder of this user is accepted.
 pub fn make_dir(path: &Path) -> Result<()> {
     let is_ours = || {
         // Of the entry itself: what a link leads to is none of ours.
@@ -257,7 +259,7 @@ pub fn make_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether a program is installed.
+/// Returns true if a program is installed.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())

@@ -91,7 +91,7 @@ fn tables(columns: &[&str], table: impl Fn(&[&str]) -> String) -> String {
     text
 }
 
-/// How single events' figures are distributed, where they are known.
+/// Formats the distributions of single events, where they are known.
 fn tails(rows: &[&Row]) -> String {
     let mut table = Table::default();
     let head = ["min", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
@@ -109,7 +109,7 @@ fn tails(rows: &[&Row]) -> String {
     if is_empty { String::new() } else { table.text() + "\n" }
 }
 
-/// What else there is to know.
+/// Formats the extra figures.
 fn extras(rows: &[&Row]) -> String {
     tables(&SuiteRows::extras(rows), |some| {
         let mut table = Table::default();
@@ -125,7 +125,7 @@ fn extras(rows: &[&Row]) -> String {
     })
 }
 
-/// What the cost of measuring was, where it was taken out.
+/// Formats the cost of measuring, where it was subtracted.
 fn measuring(suite: &SuiteRows) -> String {
     let rows: Vec<&Row> = suite.rows.iter().filter(|row| row.measuring.is_some()).collect();
     let costs: Vec<f64> = rows.iter().filter_map(|row| row.measuring).collect();
@@ -138,7 +138,7 @@ fn measuring(suite: &SuiteRows) -> String {
     format!("  measuring itself takes {least} to {most} {unit}: taken out of {how_many} rows\n")
 }
 
-/// How it was measured.
+/// Formats the method of measurement.
 pub fn method(suite: &SuiteRows) -> String {
     let rounds = match suite.rounds {
         0 => "nothing was measured in a whole round".to_owned(),

@@ -1,4 +1,4 @@
-//! What suites found, in the form in which it is kept: `results.json`.
+//! The results of suites, as stored in `results.json`.
 //!
 //! ```text
 //! report     the file: suites with their rows, goals, and what disturbed the run

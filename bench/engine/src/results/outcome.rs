@@ -1,11 +1,11 @@
-//! What all results have: accounts of events, bars, notes.
+//! Parts that all results have: accounts of events, bars, notes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::stats::Ratio;
 
-/// What became of the events, by the tracer's own output.
+/// The account of events, by the tracer's own output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Events that the workload emitted.
@@ -21,7 +21,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Whether every event is accounted for.
+    /// Returns true if every event is accounted for.
     pub const fn is_complete(&self) -> bool {
         self.recorded + self.lost + self.overwritten == self.emitted
     }
@@ -62,17 +62,17 @@ pub struct Bar {
     /// The suite that shows it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub suite: String,
-    /// What is asked, in words, with the bound.
+    /// The requirement, in words, with the bound.
     pub what: String,
-    /// What was measured, in words, with its interval.
+    /// The figure, in words, with its interval.
     pub measured: String,
     /// The same in numbers, where it is of rounds and not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<Ratio>,
-    /// How many rounds say so.
+    /// Number of rounds behind the figure.
     #[serde(default)]
     pub rounds: usize,
-    /// Whether it holds.
+    /// The verdict.
     pub verdict: Verdict,
     /// Why it is not decided, where its figure alone would decide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,8 +101,7 @@ impl Bar {
         }
     }
 
-    /// How it stands, in words; none where there is nothing to say. One round is a figure, and
-    /// decides nothing.
+    /// Returns the verdict in words; empty without one. The figure of one round decides nothing.
     pub fn standing(&self) -> String {
         match (self.verdict, &self.reason) {
             (Verdict::Holds, _) => "holds".to_owned(),
@@ -116,7 +115,7 @@ impl Bar {
     }
 }
 
-/// How a bar stands.
+/// The verdict on a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -134,11 +133,11 @@ pub enum Verdict {
 /// Something that was skipped or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// Which tracer or part.
+    /// The tracer or part.
     pub about: String,
-    /// What, in words: `skipped, because …`.
+    /// The note, in words: `skipped, because …`.
     pub text: String,
-    /// Whether it is a failure: something that should have worked.
+    /// True if it is a failure: something that should have worked.
     pub is_failure: bool,
 }
 

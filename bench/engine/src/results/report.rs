@@ -1,4 +1,4 @@
-//! What suites found, in the form in which it is kept: `results.json`.
+//! The results of suites, as stored in `results.json`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::stats::{Ratio, Spread, Tail};
 /// Version of the JSON form: raised when a member changes its meaning or goes.
 pub const FORMAT: u32 = 2;
 
-/// What of [`Report::versions`] tells builds of Trackway apart, which may have the same version.
+/// Keys in [`Report::versions`] that identify builds of Trackway, which may have the same version.
 pub const BUILDS: [&str; 2] = ["build of trackway", "build of libtrackway.so"];
 
 /// Everything that a run found.
@@ -23,43 +23,43 @@ pub struct Report {
     pub format: u32,
     /// When it began, in ns since the epoch.
     pub begun_ns: u64,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// Whether it ended before everything was measured.
+    /// True if it ended before everything was measured.
     pub is_partial: bool,
     /// The command, word by word.
     pub command: Vec<String>,
-    /// What was asked for.
+    /// Settings of the user.
     pub settings: Settings,
-    /// Where it was measured.
+    /// The machine on which it was measured.
     pub machine: Machine,
     /// Versions of tracers and tools, as they say themselves; of ours, also the builds.
     pub versions: BTreeMap<String, String>,
-    /// What each suite found.
+    /// The results of each suite.
     pub suites: BTreeMap<String, SuiteRows>,
-    /// What Trackway set out to reach, as it stands with these figures.
+    /// Trackway's goals, judged by these figures.
     pub bars: Vec<Bar>,
-    /// What disturbed it.
+    /// Disturbances of the measurement.
     pub notes: Vec<Note>,
 }
 
-/// What a suite found.
+/// The results of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SuiteRows {
     /// Its heading.
     pub title: String,
-    /// What of which paper it repeats.
+    /// The paper, and its figure or table, that the suite repeats.
     pub repeats: String,
-    /// What rows' `x` is.
+    /// The meaning of rows' `x`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub x_axis: String,
     /// The command that measures it again.
     pub command: String,
-    /// How many rounds there were.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// Whether it ended before everything was measured.
+    /// True if it ended before everything was measured.
     pub is_partial: bool,
     /// Why there are no more rounds.
     pub ended: Ended,
@@ -73,7 +73,7 @@ pub struct SuiteRows {
 pub enum Ended {
     /// All ratios are as sure as they are to be.
     Sure,
-    /// As many as were asked for.
+    /// The requested number of rounds is complete.
     Rounds,
     /// There was no more time.
     Time,
@@ -83,7 +83,7 @@ pub enum Ended {
     Nothing,
 }
 
-/// What a figure is.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Nanoseconds of an event.
@@ -125,7 +125,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it is written behind a figure.
+    /// Returns the unit as it is written after a figure.
     pub const fn words(self) -> &'static str {
         match self {
             Self::NsPerEvent => "ns/event",
@@ -143,18 +143,18 @@ impl Unit {
         }
     }
 
-    /// Whether more is better.
+    /// Returns true if more is better.
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::EventsPerSecond | Self::RequestsPerSecond | Self::MbPerSecond)
     }
 
-    /// That in words.
+    /// Returns the better direction in words.
     pub const fn which_is_better(self) -> &'static str {
         if self.more_is_better() { "more is better" } else { "less is better" }
     }
 }
 
-/// Whether a row was measured.
+/// The state of a row after the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowStatus {
@@ -171,12 +171,12 @@ pub enum RowStatus {
 pub struct Row {
     /// The tracer; ours begin with `trackway`.
     pub tracer: String,
-    /// What it does.
+    /// The case that the tracer runs.
     pub case: String,
     /// The case as a number, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
-    /// Whether it was measured.
+    /// Measured, absent or failed.
     pub status: RowStatus,
     /// Why not, or why not in all rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,7 +184,7 @@ pub struct Row {
     /// Rounds in which it failed, which are in none of its figures.
     #[serde(default, skip_serializing_if = "is_nought")]
     pub failed_rounds: usize,
-    /// What figures are in.
+    /// The unit of its figures.
     pub unit: Unit,
     /// Events that the workload emitted; all of these over all rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,17 +203,17 @@ pub struct Row {
     pub bytes_per_event: Option<f64>,
     /// The figure of each round; `None` where it was not measured.
     pub samples: Vec<Option<f64>>,
-    /// Those, in short.
+    /// The summary of the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
-    /// How often which figure was seen, where single events were measured; of all rounds.
+    /// Figures and their counts in all rounds, where single events were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(f64, u64)>,
-    /// That, in short.
+    /// The summary of the histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<Tail>,
-    /// What measuring takes by itself, which is not in any of the figures: the median over the
-    /// rounds, in each of which what was measured then was subtracted.
+    /// The cost of measuring by itself, which is in none of the figures: the median over the
+    /// rounds. Each round's own cost was subtracted from its figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring: Option<f64>,
     /// Position of the row that this one is told in terms of.
@@ -222,16 +222,16 @@ pub struct Row {
     /// The figure in terms of that row's in the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Ratio>,
-    /// What it is beyond that row's in the same round.
+    /// The difference to the baseline in the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<Ratio>,
-    /// What else there is to know of it: medians over the rounds.
+    /// Extra figures: medians over the rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
-    /// Those of each round; `None` where there was none.
+    /// Extra figures of each round; `None` where there was none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_samples: BTreeMap<String, Vec<Option<f64>>>,
-    /// Whether it is `beside` again, so that the difference must be nil.
+    /// True if it repeats its baseline, so that the difference must be zero.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_control: bool,
     /// The command that does the same once.
@@ -251,7 +251,7 @@ impl Row {
         self.spread.map(|spread| spread.median)
     }
 
-    /// What became of it, if there is a reason, in words to stand before that.
+    /// Returns the reason for the row's state, as words that stand before it.
     pub fn fate(&self) -> String {
         match (self.status, self.failed_rounds) {
             (RowStatus::Absent, _) => "absent".to_owned(),
@@ -264,7 +264,7 @@ impl Row {
         }
     }
 
-    /// What became of the events.
+    /// Stores the account of the events.
     pub fn set_account(&mut self, account: &Account) {
         self.emitted = Some(account.emitted);
         self.recorded = Some(account.recorded);
@@ -291,7 +291,7 @@ impl SuiteRows {
         units
     }
 
-    /// What was measured in a unit.
+    /// Returns the rows that were measured in a unit.
     pub fn measured_in(&self, unit: Unit) -> Vec<&Row> {
         self.rows.iter().filter(|row| row.spread.is_some() && row.unit == unit).collect()
     }
@@ -314,7 +314,7 @@ impl SuiteRows {
         said
     }
 
-    /// What else is known of some row.
+    /// Returns the keys of the rows' extra figures.
     pub fn extras<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
         let mut names: Vec<&str> = Vec::new();
         for name in rows.iter().flat_map(|row| row.extra.keys()) {
@@ -341,13 +341,13 @@ impl Report {
         found.into_iter()
     }
 
-    /// Whether anything that should have worked did not.
+    /// Returns true if something that should have worked has failed.
     pub fn has_failures(&self) -> bool {
         self.suites.values().any(|suite| suite.failures().next().is_some())
             || self.notes.iter().any(|note| note.is_failure)
     }
 
-    /// As JSON, for programs.
+    /// Returns the report as JSON, for programs.
     ///
     /// # Errors
     ///

@@ -1,11 +1,10 @@
-//! How rows are measured: in rounds, in an order that is drawn anew for each, until their ratios
-//! are sure enough or there is no more time.
+//! The measurement of rows: in rounds, in an order that is drawn again for each, until their ratios
+//! are certain enough or the time is over.
 //!
-//! Main invariants: a row's ratio is of figures of the same round, between which there are only
-//! rows that are told in terms of the same or do the same case; a round that a row has no figure
-//! of counts for nobody's ratio with it; what fails costs its own rows, or only the round, if it
-//! does so seldom; a row whose tracer keeps events counts as measured only if the tracer's own
-//! output shows them.
+//! Main invariants: a row's ratio is of figures of the same round, between which only rows with the
+//! same baseline or case are measured; a round without a figure of a row counts for no ratio with
+//! that row; a failure costs the tracer's own rows, or only the round if it is rare; a row whose
+//! tracer keeps events counts as measured only if the tracer's own output shows them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -34,8 +33,8 @@ const KEPT_MIN: usize = 3;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
 
-/// What begins so in [`Sample::extra`] is of all rounds the greatest, or the sum, and not the
-/// median.
+/// Prefixes of keys in [`Sample::extra`] of which the report has the greatest or the sum of all
+/// rounds, and not the median.
 const GREATEST: &str = "greatest";
 const IN_ALL: &str = "in all";
 
@@ -65,7 +64,8 @@ impl Limits {
     }
 }
 
-/// Seconds that a suite takes about; where somebody says how many rounds, at most.
+/// Returns the approximate duration of a suite in seconds; with a fixed number of rounds, the
+/// longest.
 pub(crate) fn seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
     // In the time that it says it has the fewest rounds that are enough, or more.
     let in_that_time = if settings.quick { 1 } else { ROUNDS_LATE };
@@ -101,7 +101,7 @@ struct Measuring<'a> {
     rounds: u32,
 }
 
-/// What a row has so far.
+/// The figures of a row so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Measured {
     figures: Vec<Option<f64>>,
@@ -113,7 +113,7 @@ struct Measured {
     failed: usize,
     /// Why, the last of them; or why it was left out.
     failure: Option<String>,
-    /// Whether it has no more turns.
+    /// True if it has no more turns.
     is_out: bool,
 }
 
@@ -122,8 +122,8 @@ impl Measured {
         self.figures.iter().flatten().count()
     }
 
-    /// Whether what it has after so many rounds counts: who fails now and then is measured by the
-    /// rounds in which he did not, if they are most.
+    /// Returns true if the row counts after this number of rounds: a tracer that fails now and then
+    /// is measured by its good rounds, if they are most.
     fn is_kept(&self, rounds: u32) -> bool {
         let (good, rounds) = (self.good(), (rounds as usize).max(self.good() + self.failed));
         self.failure.is_none() || (good >= KEPT_MIN && 3 * good >= 2 * rounds)
@@ -159,7 +159,7 @@ impl Measured {
     }
 }
 
-/// Whether a sample's events are where they should be.
+/// Checks that a sample's events are in the tracer's output.
 fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
     if !sample.figure.is_finite() || sample.measuring.is_some_and(|one| !one.is_finite()) {
         return Err(Error::output(&entry.tracer, "no figure"));
@@ -181,7 +181,7 @@ fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
     }
 }
 
-/// How many times `other` a figure is, which means nothing where that is not greater than nought.
+/// Returns the ratio of two figures, NaN if `other` is not greater than zero.
 fn times(figure: f64, other: f64) -> f64 {
     if other > 0.0 { figure / other } else { f64::NAN }
 }
@@ -293,7 +293,7 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// Whether all ratios are known well enough.
+    /// Returns true if all ratios are known well enough.
     fn is_sure(&self) -> bool {
         // Of who has failed, or has no more turns, nothing gets surer.
         let counts = |row: &usize| self.rows[*row].is_kept(self.rounds);

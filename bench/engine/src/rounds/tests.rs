@@ -53,7 +53,7 @@ fn figure(figure: f64) -> Result<Sample> {
 
 type Script = Box<dyn FnMut(u32) -> Result<Sample>>;
 
-/// Of a suite whose time is over at once.
+/// Measures a suite whose time is over at once.
 fn measured(settings: &Settings, rows: Vec<(Entry, Script)>) -> (SuiteRows, Vec<u32>) {
     measured_for(0.0, settings, rows)
 }
@@ -73,7 +73,7 @@ fn measured_for(
     (found, suite.asked)
 }
 
-/// What becomes of a row with this sample.
+/// Returns the row that results from this sample.
 fn row_of(sample: Sample) -> Row {
     let again = Box::new(move |_| Ok(sample.clone()));
     let (mut found, _) = measured(&rounds(1), vec![(entry("one"), again)]);
@@ -280,7 +280,7 @@ fn an_interruption_keeps_what_there_is() {
 
 #[test]
 fn half_a_round_is_a_round_in_which_some_have_nothing() {
-    // Whoever is third in a round is interrupted in the first; in the other lot, in the second.
+    // The third row in a round is interrupted in the first round; in the other case, in the second.
     for whole in [0, 1] {
         let turns = std::rc::Rc::new(std::cell::Cell::new(0));
         let script = || -> Script {

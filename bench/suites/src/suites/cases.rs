@@ -1,5 +1,6 @@
-//! The cases of Letaief's thesis: what a routine takes that is bare, traced, beside an event that
-//! is not hit, and instrumented while nobody traces; each time by itself, and all of them kept.
+//! The cases of Letaief's thesis: the duration of a routine that is bare, traced, next to an event
+//! that is not hit, and instrumented without a session. Each duration is measured by itself, and
+//! all are kept.
 //!
 //! Main invariant: nothing but the routine is between two readings of the processor's counter, and
 //! it is the same loop, compiled with the same flags, in every case. What reading the counter takes
@@ -26,7 +27,7 @@ const NAME: &str = "cases";
 const BURST: u64 = 10_000;
 /// The same where each is a breakpoint, which takes ten times as long.
 const BURST_HIT: u64 = 1_000;
-/// How long a pause is, in µs.
+/// Length of a pause, in µs.
 const PAUSE_US: u64 = 2_000;
 /// Bursts of a turn.
 const BURSTS: u64 = 30;
@@ -67,7 +68,7 @@ struct Turn {
     /// Name of the work in the program.
     work: &'static str,
     is_claim: bool,
-    /// Who puts a breakpoint on its probe, if its events are one.
+    /// The tracer that puts a breakpoint on the probe, if the events come from one.
     prober: Option<Prober>,
 }
 
@@ -82,7 +83,7 @@ impl Turn {
         Self { prober: Some(prober), ..turn }
     }
 
-    /// Who puts a breakpoint on the probe in this case.
+    /// Returns the tracer that puts a breakpoint on the probe in this case.
     fn attached(self) -> Option<Prober> {
         self.prober.filter(|_| self.case != Case::Off)
     }
@@ -260,7 +261,7 @@ impl Suite for Cases {
     }
 }
 
-/// How many events a program says it has emitted, and what it says of those that were timed.
+/// Returns the number of events that a program reports, and its report on the timed ones.
 fn parts(output: &str) -> Result<(u64, &str)> {
     let (first, rest) = output.split_once('\n').unwrap_or((output, ""));
     let [emitted] = numbers(first, "emitted")?;

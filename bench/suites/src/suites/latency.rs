@@ -1,5 +1,5 @@
-//! How late a thread of real-time priority wakes up, traced and not: what cyclictest measures, by a
-//! loop of our own that may have an event in it, beside cyclictest itself.
+//! Wake-up latency of a thread of real-time priority, traced and untraced: the measurement of
+//! cyclictest, by a loop of the bench that may have an event in it, next to cyclictest itself.
 
 use std::process::Command;
 
@@ -26,30 +26,30 @@ const WITH_LTTNGS: &str = "latency-lttng";
 const WITH_A_PROBE: &str = "latency-usdt";
 /// Words of its command: itself, what to do, how often, and how long it sleeps.
 const LOOP_WORDS: usize = 4;
-/// What it sleeps for, in µs, and how often in a turn.
+/// Time that the loop sleeps, in µs, and number of its turns.
 const INTERVAL_US: u64 = 200;
 const LOOPS: u64 = 2500;
 const LOOPS_QUICK: u64 = 500;
 /// Steps of histograms, in ns: as the loop's.
 const STEP_NS: u64 = 100;
-/// What cyclictest does: as the loop, and each latency is told, in ns.
+/// Options of cyclictest: as the loop, with each latency printed, in ns.
 const CYCLICTEST: &str = "-t 1 -m -N -q -v -p 80 -i 200";
 /// The system call in which the loop sleeps.
 const CALL: &str = "clock_nanosleep";
-/// What latency is not to exceed, in µs, of which is said how often it did.
+/// Bound of latency, in µs; the report counts the turns above it.
 const LATE_US: f64 = 100.0;
 
-/// What else is known of the loop.
+/// Keys of the loop's extra figures.
 const FIFO: &str = "real-time priority";
 const MISSED: &str = "in all, turns missed";
 const LATE: &str = "in all, later than 100 µs";
 
-/// Who traces what of the loop.
+/// A way to trace the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Nobody.
+    /// No tracer.
     Untraced,
-    /// Nobody, of cyclictest itself.
+    /// No tracer, cyclictest instead of the loop.
     Cyclictest,
     /// Our event is in the loop, and no session.
     Off,
@@ -57,7 +57,7 @@ enum Way {
     Ours(Keep),
     /// LTTng's, in a session.
     Lttng,
-    /// A probe, on which somebody has put a breakpoint.
+    /// A probe, on which a tracer has put a breakpoint.
     Probed(Prober),
     /// The kernel's events.
     Kernel(KernelTracer, KernelEvents, Keep),
@@ -88,7 +88,7 @@ const WAYS: [(&str, Way); 17] = {
     ]
 };
 
-/// What the machine does besides.
+/// Other work of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Machine {
     Idle,
@@ -213,8 +213,9 @@ impl Latency {
     }
 }
 
-/// What became of the events: of the one call, entry and exit of each turn are looked for; of
-/// everything, the loop's marks, and that there are no fewer than entries and exits.
+/// Computes the account of the events. For the one system call, it checks entry and exit of each
+/// turn; for all kernel events, it checks the loop's marks and that the number of events is no less
+/// than that of entries and exits.
 fn account_of(
     ran: &Ran,
     tracer: KernelTracer,
@@ -243,7 +244,7 @@ fn plain(words: &[String]) -> Command {
     command
 }
 
-/// What is run.
+/// Returns the words of the command.
 fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String> {
     let path = |program: &str| place.path(program).display().to_string();
     let mut words = Vec::new();
@@ -281,7 +282,7 @@ fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
     Ok(Sample { figure: tail.p50, histogram, extra, ..Sample::default() })
 }
 
-/// What the loop says.
+/// Parses the output of the loop.
 fn parsed(stdout: &str) -> Result<Sample> {
     let mut latencies = Vec::new();
     for line in stdout.lines().filter(|line| line.starts_with("latency ")) {
@@ -311,7 +312,7 @@ fn no_cyclictest() -> Option<String> {
     Some(format!("cyclictest cannot run here: {}", said.unwrap_or(&failure)))
 }
 
-/// What cyclictest says: lines `THREAD: NUMBER: NS`, and at the end the greatest.
+/// Parses the output of cyclictest: lines `THREAD: NUMBER: NS`, and at the end the greatest.
 fn cyclictest(output: &str, loops: u64) -> Result<Sample> {
     let mut latencies: Vec<u64> = Vec::new();
     let mut greatest = None;

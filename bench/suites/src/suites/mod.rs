@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(idle(&["bpf", "perf", "mmap"]), ["perf"]);
     }
 
-    /// Of suites that have rows within milliseconds; the engine looks at those of all.
+    /// Suites that have rows within milliseconds; the engine checks those of all suites.
     #[test]
     fn rows_are_of_the_tracers_that_their_suite_tells() {
         let place = Place::at("trackway".into());

@@ -1,5 +1,5 @@
-//! What an event costs, and how long it is, by what it carries: more and more bytes, values of
-//! several kinds, contexts; ours beside LTTng-UST's, in the same harness.
+//! The cost and the length of an event by its payload: more and more bytes, values of several
+//! kinds, contexts. Trackway's events and LTTng-UST's run in the same harness.
 //!
 //! Main invariant: both carry the same values, and last in each event its number, so that events
 //! are accounted for as in the suite `tracepoint`. Figures are ns of an event; the bytes of one, as
@@ -42,20 +42,20 @@ const EVENTS: u64 = 2000;
 /// Batches that count, and those before.
 const PLAN: Plan = Plan { warm_up: 20, batches: 60 };
 const PLAN_QUICK: Plan = Plan { warm_up: 5, batches: 10 };
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "payload-trace";
 /// Programs, by their sources' names.
 const OURS: &str = "payload";
 const THEIRS: &str = "payload-lttng";
-/// What else is known of rows.
+/// Keys of rows' extra figures.
 const BYTES_PER_EVENT: &str = "bytes of an event";
 
-/// What events carry.
+/// The payload of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Load {
     /// Name of the work in the programs.
     work: &'static str,
-    /// How many bytes, where that is what differs.
+    /// Number of bytes, where rows differ in it.
     bytes: Option<u32>,
     /// In words, where it is not.
     words: &'static str,
@@ -93,7 +93,7 @@ impl Load {
     }
 }
 
-/// Whose event it is.
+/// The tracer of the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Ours,

@@ -20,13 +20,13 @@ use crate::tracers::trackway::{
 use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::{FLOW_BYTES, RING_BYTES};
 
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "programs-trace";
 
-/// Whose library a program is linked with.
+/// The library that a program is linked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// Nobody's.
+    /// No library.
     Nothing,
     /// Trackway's.
     Trackway,
@@ -34,7 +34,7 @@ pub(crate) enum Linked {
     Lttng,
 }
 
-/// Where events go.
+/// The destination of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// Nowhere: there is no session.
@@ -45,16 +45,16 @@ pub(crate) enum Storage {
     File,
 }
 
-/// How a program is run.
+/// The conditions under which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Under {
     pub(crate) linked: Linked,
     pub(crate) storage: Storage,
-    /// Whether the program is to do without restartable sequences.
+    /// True if the program does without restartable sequences.
     pub(crate) is_claim: bool,
 }
 
-/// What all such programs need.
+/// The parts that all such programs share.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     daemon: Option<Daemon>,
@@ -138,7 +138,7 @@ impl Programs {
         session.begin_anew(self.daemon()?, &place.path(TRACE))
     }
 
-    /// What became of the `emitted` events of a program that has ended; `None` where there was no
+    /// Returns the account of the `emitted` events of a program that has ended; `None` without a
     /// session.
     pub(crate) fn end(&self, place: &Place, under: Under, emitted: u64) -> Result<Option<Account>> {
         match (under.linked, under.storage) {

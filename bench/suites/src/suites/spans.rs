@@ -1,5 +1,5 @@
-//! What a span costs in a Rust program: Trackway beside fastrace, tracy-client, and `tracing` to a
-//! file.
+//! The cost of a span in a Rust program: Trackway next to fastrace, tracy-client, and `tracing` to
+//! a file.
 //!
 //! Every span of Trackway's is accounted for. The others are believed: what they do with a span is
 //! in `workloads/rust/spans.rs`. That is why they are here, and not beside tracers whose own output
@@ -30,7 +30,7 @@ use crate::workloads;
 const NAME: &str = "spans";
 /// The workload's source.
 const SOURCE: &str = "rust-spans";
-/// Where Trackway's traces go, in the scratch folder.
+/// Folder of Trackway's traces, in the scratch folder.
 const TRACE: &str = "spans-trace";
 /// Spans of a batch: a millisecond or so.
 const BATCH_SPANS: u64 = 5_000;
@@ -114,7 +114,7 @@ const WAYS: [Way; 10] = [
     way("tracing-file", "file"),
 ];
 
-/// What a row measures.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// A span, in each of so many threads.
@@ -202,10 +202,10 @@ impl Suite for Spans {
     }
 }
 
-/// What others are told in terms of.
+/// Baseline of the other rows.
 const FASTRACE_WAY: Way = WAYS[6];
 
-/// What became of a program.
+/// The result of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Built {
     There,
@@ -318,7 +318,7 @@ fn starts(context: &SuiteContext<'_>, way: Way) -> Result<Sample> {
     Ok(Sample { figure: fastest, ..Sample::default() })
 }
 
-/// What our ways of recording `tracing`'s spans are to reach.
+/// Returns the goals for Trackway's ways of recording the spans of `tracing`.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let ns = |tracer: &str| ByRound::of(suite.row(tracer, &Turn::Spans(1).words()));
     let bar = |tracer: &str| {

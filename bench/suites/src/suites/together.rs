@@ -6,7 +6,7 @@
 
 use trackway_bench_engine::error::{Error, Result};
 
-/// What runs of several kinds came to, the latest of each.
+/// Results of runs of several kinds, the latest of each kind.
 #[derive(Debug)]
 pub(crate) struct Together<K, T> {
     runs: Vec<Run<K, T>>,
@@ -15,7 +15,7 @@ pub(crate) struct Together<K, T> {
 #[derive(Debug)]
 struct Run<K, T> {
     kind: K,
-    /// What it came to, or why it failed.
+    /// Its result, or the reason of its failure.
     came_to: std::result::Result<T, String>,
     /// Rows that have taken theirs.
     taken: Vec<usize>,
@@ -27,7 +27,8 @@ impl<K: PartialEq, T> Together<K, T> {
         Self { runs: Vec::new() }
     }
 
-    /// What the latest run of a kind came to, if `row` has not had that; else of a new one.
+    /// Returns the result of the latest run of a kind, if `row` has not taken it yet; else of a new
+    /// run.
     ///
     /// # Errors
     ///

@@ -12,16 +12,16 @@ use trackway_ctf::read::{Body, DecodeError, Enumeration, EventSink, Integer, Sco
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::results::Account;
 
-/// The call that marks make; nobody else has its argument.
+/// The system call of marks; no other code uses its argument.
 pub(crate) const CALL_NUMBER: u64 = libc::SYS_getpgid.cast_unsigned();
-/// What their threads' names begin with.
+/// Prefix of their threads' names.
 pub(crate) const NAME: &str = "mark-";
 /// Beyond what allocations of marks ask for so many bytes as their argument of the call says.
 const ALLOCATION: u64 = 1 << 62;
 /// Bits of a mark's number in the argument; the run's nonce is above.
 const NUMBER_BITS: u32 = 16;
 
-/// What becomes of events.
+/// The storage of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// They go to a file as they come.
@@ -30,14 +30,14 @@ pub(crate) enum Keep {
     Flight,
 }
 
-/// Where a mark can be seen.
+/// The event of a mark that a tracer records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     /// Its system call.
     Call,
     /// The end of its thread, by the scheduler's event.
     Exit,
-    /// What it asks of the allocator.
+    /// Its call of the allocator.
     Allocation,
 }
 
@@ -51,12 +51,12 @@ impl Side {
     }
 }
 
-/// Those that a tracer's output shows, of whatever run.
+/// The marks in a tracer's output, of any run.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Seen(BTreeSet<(Side, u32, u32)>);
 
 impl Seen {
-    /// What another trace of the same run shows, too.
+    /// Adds the marks in another trace of the same run.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }
@@ -76,7 +76,7 @@ impl Seen {
         }
     }
 
-    /// Somebody asked for so many bytes.
+    /// Adds the mark of an allocation of this many bytes, if it is one.
     fn allocation(&mut self, bytes: u64) {
         if let Some(argument) = bytes.checked_sub(ALLOCATION) {
             self.number(Side::Allocation, argument);
@@ -111,7 +111,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Of the trace in `folder` or somewhere below.
+    /// Reads the marks of the trace in `folder` or somewhere below.
     pub(crate) fn in_trace(folder: &Path) -> Result<Self> {
         let mut seen = Self::default();
         let Some(folder) = super::trace_folder(folder, 0) else { return Ok(seen) };
@@ -162,7 +162,7 @@ impl Sink for First {
     fn float(&mut self, _: f64) {}
 }
 
-/// Those that a command made, as it says.
+/// The marks that a command made, by its own report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Made {
     nonce: u32,
@@ -174,7 +174,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Of a command's output; `None` if it makes none.
+    /// Parses a command's output; `None` if it makes no marks.
     pub(crate) fn of(stdout: &str) -> Result<Option<Self>> {
         let mut lines = stdout.lines().skip_while(|line| !line.starts_with("marks "));
         let Some(line) = lines.next() else { return Ok(None) };
@@ -211,11 +211,11 @@ impl Made {
         (0..self.count()).map(move |number| format!("{NAME}{nonce}-{number}"))
     }
 
-    /// What became of them, on these sides, where a tracer keeps events so, and says that of all
-    /// events: those that it lost or has overwritten are what may be missing. A buffer of each CPU
-    /// overwrites its oldest: so of a CPU's marks, only those before the first that is there can
-    /// have been overwritten, and what is missing between is lost, or makes an account that does
-    /// not add up.
+    /// Computes the account of the marks on these sides, for a tracer with this storage and this
+    /// account of all events: the marks that are missing must be among the events that it lost or
+    /// has overwritten. A buffer of each CPU overwrites its oldest events. So of a CPU's marks,
+    /// only those before the first recorded one can have been overwritten, and those that are
+    /// missing after it are lost, or make an account that does not add up.
     ///
     /// # Errors
     ///
@@ -262,8 +262,8 @@ impl Made {
         })
     }
 
-    /// How many there are before the first that is seen of their CPU. Those of the end are none of
-    /// them: the newest go last.
+    /// Returns the number of marks before the first recorded one of their CPU. Marks of the end do
+    /// not count: the newest are overwritten last.
     fn before_first(&self, is_seen: impl Fn(u32) -> bool) -> u64 {
         let (mut begun, mut before) = (BTreeSet::new(), 0);
         for (number, cpu) in (0..self.end_from()).zip(&self.cpus) {
@@ -284,7 +284,7 @@ struct Part {
 }
 
 impl Part {
-    /// Whether the tracer was on then, if it says that it has lost so many.
+    /// Returns true if the marks show that the tracer was on then, given the number of lost events.
     const fn proves(self, lost: u64) -> bool {
         self.seen > 0 && (self.seen == self.made || lost > 0)
     }
@@ -307,7 +307,7 @@ mod tests {
         Made::of(stdout).expect("numbers").expect("marks")
     }
 
-    /// What is seen of these marks, by a tracer that says so of all events.
+    /// Computes the account of these marks for a tracer with this account of all events.
     fn account(
         numbers: impl IntoIterator<Item = u32>,
         keep: Keep,

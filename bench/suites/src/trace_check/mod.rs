@@ -27,7 +27,7 @@ const THREAD_BITS: u32 = 22;
 /// Most events of a thread whose numbers are looked for: a bit each.
 const EVENTS_MAX: u64 = 1 << 30;
 
-/// What a trace holds.
+/// The counts of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// Events.
@@ -65,8 +65,8 @@ impl Counted {
         Err(Error::output("trace", message))
     }
 
-    /// Of an event's size that is the same in all packets, or not: at least and at most how many
-    /// were in packets that are no longer there; `None` if none is left that is full.
+    /// Returns the least and the largest number of events in packets that are no longer there;
+    /// `None` if no full packet is left.
     fn before(&self, size: Size) -> Option<(u64, u64)> {
         if self.packets_before == 0 {
             return Some((0, 0));
@@ -82,12 +82,12 @@ impl Counted {
     }
 }
 
-/// Whether all events of a trace take as many bytes.
+/// The variation of event sizes in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// They do.
+    /// All events take the same number of bytes.
     Same,
-    /// They are text with their number in it, of more digits in the end.
+    /// Events are text with their number in it, which has more digits in the end.
     Text,
 }
 
@@ -104,8 +104,9 @@ pub(crate) fn numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
     Ok(found)
 }
 
-/// What became of the events of threads that emitted so many, in a trace in which nothing is
-/// overwritten. Those of a single thread are told by their numbers; several have the same.
+/// Computes the account of the events of threads, given the number of events of each, in a trace in
+/// which nothing is overwritten. Events of a single thread are identified by their numbers; several
+/// threads have the same numbers.
 pub(crate) fn kept(folder: &Path, emitted: &[u64]) -> Result<Account> {
     if let [_] = emitted {
         let (counted, threads) = by_thread(folder, emitted)?;
@@ -171,7 +172,7 @@ pub(crate) fn newest(folder: &Path, emitted: u64) -> Result<Account> {
     })
 }
 
-/// Which events of each thread there are.
+/// Events found of each thread.
 struct Threads<'a> {
     emitted: &'a [u64],
     found: Vec<Thread>,
@@ -179,7 +180,7 @@ struct Threads<'a> {
     strangers: u64,
 }
 
-/// Which events of a thread there are.
+/// Events found of a thread.
 struct Thread {
     events: u64,
     /// The first one's number. Of a thread that has none left, all that it emitted come before it.
@@ -207,7 +208,7 @@ impl<'a> Threads<'a> {
         }
     }
 
-    /// How many there are, and how many numbers come before the threads' first.
+    /// Returns the number of events, and the number of missing events before the threads' first.
     fn check(&self, counted: &Counted) -> Result<(u64, u64)> {
         let emitted: u64 = self.emitted.iter().sum();
         let found: u64 = self.found.iter().map(|one| one.events).sum();
@@ -220,7 +221,7 @@ impl<'a> Threads<'a> {
         Ok((found, before))
     }
 
-    /// What became of them where nothing is overwritten.
+    /// Computes the account where nothing is overwritten.
     fn kept(&self, counted: &Counted) -> Result<Account> {
         let (recorded, _) = self.check(counted)?;
         Ok(Account {
@@ -232,7 +233,7 @@ impl<'a> Threads<'a> {
         })
     }
 
-    /// What became of them where the oldest are overwritten, and packets have numbers.
+    /// Computes the account where the oldest are overwritten, and packets have numbers.
     fn overwritten_in_packets(&self, counted: &Counted, size: Size) -> Result<Account> {
         counted.check_overwritten(self.check(counted)?.1, size)?;
         self.overwritten(counted)
@@ -291,7 +292,7 @@ fn count_each(folder: &Path, mut each: impl FnMut(u64, u64)) -> Result<Option<Co
     Ok(Some(counted))
 }
 
-/// What the metadata in `folder` say.
+/// Parses the metadata in `folder`.
 pub(crate) fn trace(folder: &Path) -> Result<Trace> {
     let metadata = read(&folder.join("metadata"))?;
     let what = folder.display().to_string();
@@ -448,7 +449,7 @@ fn number_at_end(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(&text[start + 1..]).ok()?.parse().ok()
 }
 
-/// What a recorder says of its events at the end (`trackway record --summary-json`).
+/// A recorder's summary of its events at the end (`trackway record --summary-json`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct RecorderSummary {
     /// Events in the trace.

@@ -1,5 +1,5 @@
-//! What tracers are measured against: nothing, the clock, the lightest tracer there could be, and
-//! the one that everybody has written: text.
+//! Reference points for tracers: nothing, the clock, the lightest possible tracer, and the most
+//! common one: text.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ use super::name;
 
 /// The program of all baselines but one.
 pub(crate) const PROGRAM: &str = "baseline";
-/// Of that one.
+/// Its program.
 const PRINTF_PROGRAM: &str = "printf";
 
 /// One of the loops of baseline.c, or printf.c.

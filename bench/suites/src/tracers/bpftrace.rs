@@ -16,7 +16,7 @@ use trackway_bench_engine::tracer::{Availability, Tracer};
 use super::ftrace::{PROBE_PROGRAM, probes};
 use super::{batch_arguments, name};
 
-/// What it writes, in the scratch folder.
+/// Its output file, in the scratch folder.
 const OUTPUT: &str = "bpftrace.json";
 
 /// The adapter.
@@ -86,7 +86,7 @@ pub(super) fn command(script: &str, words: &[String], output: &Path) -> Command 
     command
 }
 
-/// What it wrote.
+/// Its output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     /// Its maps, by their names.
@@ -104,7 +104,7 @@ impl Said {
         Ok(Self::of(&text))
     }
 
-    /// Of lines of JSON; it says other things in between.
+    /// Parses lines of JSON, ignoring other lines in between.
     pub(super) fn of(text: &str) -> Self {
         let mut said = Self::default();
         for line in text.lines() {
@@ -118,12 +118,12 @@ impl Said {
         said
     }
 
-    /// What a map without keys counted.
+    /// Returns the count of a map without keys.
     pub(super) fn count(&self, map: &str) -> u64 {
         self.maps.get(map).and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// What a map counted, by its keys.
+    /// Returns the counts of a map by its keys.
     pub(super) fn counts(&self, map: &str) -> impl Iterator<Item = (&str, u64)> {
         let counts = self.maps.get(map).and_then(Value::as_object).into_iter().flatten();
         counts.filter_map(|(key, count)| Some((key.as_str(), count.as_u64()?)))

@@ -18,7 +18,7 @@ use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::trace_check;
 use crate::trace_check::marks::{Made, Seen, Side};
 
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "whole-trace";
 /// Longest that a command has, in seconds.
 const LIMIT_S: u64 = 60;
@@ -34,27 +34,28 @@ pub(crate) fn helper(tools: &BuildTools) -> Option<PathBuf> {
     helper.is_file().then_some(helper)
 }
 
-/// What is known of the events of a command.
+/// The known events of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Known {
-    /// How many there are.
+    /// Their number.
     Count(u64),
     /// Its marks, which are among what it asks of the allocator.
     Marks(Keep),
 }
 
-/// What a command left.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct CommandTracer {
     pub(crate) finished: Finished,
-    /// What became of what is known of its events.
+    /// The account of its known events.
     pub(crate) account: Account,
     /// Events that there were by what the tracer says.
     pub(crate) events: u64,
 }
 
 impl CommandTracer {
-    /// Of a command whose trace is in a folder, by `tracer`, which says what became of all events.
+    /// Makes the result of a command whose trace is in a folder, with the account of all events by
+    /// `tracer`.
     fn new(
         tracer: &str,
         trace: &Path,

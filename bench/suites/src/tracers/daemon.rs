@@ -26,17 +26,17 @@ use trackway_bench_engine::host::cleanup_shell::CleanupShell;
 use trackway_bench_engine::host::workspace::{Place, make_dir};
 use trackway_bench_engine::signals;
 
-/// Where root's folder of sockets is.
+/// Folder of root's sockets.
 const RUN: &CStr = c"/var/run";
 /// Most bytes of LTTNG_HOME: the longest name of a socket in it is
 /// `/.lttng/ustconsumerd64/health`, more or less, and `sockaddr_un` has 107.
 const HOME_BYTES_MAX: usize = 64;
-/// How long the daemon may take to begin.
+/// Time that the daemon has to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is asked meanwhile.
+/// Interval of requests meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Where our LTTng processes find each other.
+/// The folder in which the LTTng processes of the bench find each other.
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     home: PathBuf,
@@ -98,8 +98,8 @@ fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The daemon while it runs. It ends with us, whatever we end by: a daemon in a namespace of its
-/// own would be found by nobody.
+/// The running daemon. It ends with this process, for any reason: a daemon in a namespace of its
+/// own would be found by no user.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     home: Home,

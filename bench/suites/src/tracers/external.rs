@@ -53,7 +53,7 @@ pub(super) fn all() -> Vec<Box<dyn Tracer>> {
     all
 }
 
-/// Whether the tracer of this name is one of them.
+/// Returns true if the tracer of this name is one of them.
 pub(crate) fn is_external(name: &str) -> bool {
     all().iter().any(|tracer| tracer.name() == name)
 }

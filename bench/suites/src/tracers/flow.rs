@@ -22,8 +22,8 @@ pub(super) fn arguments(milliseconds: u32) -> [String; 4] {
     ["for".to_owned(), "number".to_owned(), text(2), text(milliseconds.into())]
 }
 
-/// What became of it, of what the workload printed, and of the trace, which is removed then; its
-/// account is told the events that each thread emitted.
+/// Makes the flow from the timings, the workload's output and the trace, which is then removed.
+/// `account` gets the number of events of each thread.
 pub(super) fn of(
     output: &str,
     trace: &Path,

@@ -23,12 +23,12 @@ use crate::trace_check::numbers::{Numbers, number_after};
 pub(super) const PROBE_PROGRAM: &str = "usdt";
 /// The program that writes to the marker.
 const MARKER_PROGRAM: &str = "marker";
-/// Where its buffers' pages go, in the scratch folder.
+/// File of its buffers' pages, in the scratch folder.
 const PAGES: &str = "ftrace.pages";
 /// The probe.
 const PROBE: &str = "number";
 
-/// How events come to ftrace.
+/// The source of ftrace's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// By a breakpoint of the kernel's on the probe.
@@ -94,7 +94,7 @@ impl Ftrace {
         Ok(finished?.stdout)
     }
 
-    /// What became of the events.
+    /// Computes the account of the events.
     fn found(&self) -> Result<Account> {
         let instance = self.instance()?;
         let stats = instance.stats()?;
@@ -227,7 +227,7 @@ fn save(from: &Path, to: &Path) -> Result<()> {
     std::fs::write(to, pages).map_err(Error::io(format!("cannot write {}", to.display())))
 }
 
-/// What uprobe events on probes need.
+/// Checks the requirements of uprobe events on probes.
 pub(super) fn uprobes() -> Availability {
     match Tracefs::find() {
         Err(reason) => Availability::Missing(reason),
@@ -238,7 +238,7 @@ pub(super) fn uprobes() -> Availability {
     }
 }
 
-/// What programs with probes need.
+/// Checks the requirements of programs with probes.
 pub(super) fn probes() -> Availability {
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];

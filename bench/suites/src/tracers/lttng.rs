@@ -26,7 +26,7 @@ use crate::trace_check::{self, Size};
 
 /// The workload.
 const PROGRAM: &str = "lttng";
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "lttng-trace";
 
 /// The daemon that both adapters use; ended when the last lets go of it.
@@ -37,7 +37,7 @@ pub(super) fn shared_daemon() -> SharedDaemon {
     Rc::default()
 }
 
-/// What is measured.
+/// The measured variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// The daemon is there, a session is not.
@@ -53,7 +53,7 @@ pub(crate) struct Lttng {
     way: Way,
     daemon: SharedDaemon,
     mode: Mode,
-    /// Of the latest run, by thread.
+    /// Events of the latest run, by thread.
     emitted: Vec<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Lttng {
         Self::new(Way::Off, daemon)
     }
 
-    /// Recording, with a daemon that nobody else uses.
+    /// Makes the recording variant, with a daemon that no other program uses.
     pub(crate) fn alone() -> Self {
         Self::on(&shared_daemon())
     }
@@ -297,7 +297,7 @@ const fn buffers(mode: Mode) -> (u64, u64) {
     }
 }
 
-/// Which of LTTng's packages is missing.
+/// Checks that LTTng's packages are installed.
 fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availability {
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];

@@ -66,8 +66,8 @@ pub(crate) const RING_BYTES: u64 = 1 << 20;
 /// Buffer of each CPU when recording at full speed, in bytes: Trackway's default.
 pub(crate) const FLOW_BYTES: u64 = 4 << 20;
 
-/// Buffer of each CPU that takes everything of a run, in bytes, and sub-buffers of it: as few as
-/// there can be, so that none is ever full, and nobody has a reason to read.
+/// Bytes of a buffer of each CPU that takes everything of a run, and its sub-buffers: as few as
+/// possible, so that none is ever full, and no consumer has a reason to read.
 pub(crate) const PRODUCER_BYTES: u64 = 16 << 20;
 pub(crate) const PRODUCER_SUB_BUFFERS: u64 = 2;
 

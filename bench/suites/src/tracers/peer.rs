@@ -20,7 +20,7 @@ use crate::workloads;
 /// The harness around either.
 const SOURCE: &str = "rust-peer";
 
-/// Which of them.
+/// The crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Crate {
     /// An event with a property, in a span.
@@ -132,14 +132,14 @@ impl Tracer for Peer {
     fn tear_down(&mut self) {}
 }
 
-/// A port that nobody has: it was given to us by the kernel, and given back.
+/// Returns a free port: the kernel assigned it to this process, which has released it.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let address = listener.and_then(|listener| listener.local_addr());
     Ok(address.map_err(Error::io("cannot find a port for Tracy"))?.port())
 }
 
-/// What became of so many events, numbered from 0, by the line `arrived EVENTS SUM`.
+/// Computes the account of events that are numbered from 0, by the line `arrived EVENTS SUM`.
 fn account(tracer: &str, messages: &str, emitted: u64) -> Result<Account> {
     let line = messages.lines().rfind(|line| line.starts_with("arrived "));
     let line = line.ok_or_else(|| Error::output(tracer, "it does not say what has arrived"))?;

@@ -15,9 +15,10 @@ use super::ftrace::{PROBE_PROGRAM, probe, uprobes};
 use super::{RING_BYTES, name};
 use crate::trace_check::numbers::{Numbers, number_after};
 
-/// What it writes, in the scratch folder.
+/// Its output file, in the scratch folder.
 pub(super) const OUTPUT: &str = "perf.data";
-/// Of how many events one may be there twice: about ten times what was seen at most.
+/// Least number of events for each one that may be there twice: about ten times the observed
+/// maximum.
 const TWICE_SHARE_MIN: usize = 500;
 
 /// The adapter.
@@ -46,7 +47,7 @@ impl Perf {
         Ok(child::run(&mut command, "perf record")?.stdout)
     }
 
-    /// What became of so many events.
+    /// Computes the account of the events.
     pub(super) fn found(place: &Place, emitted: u64) -> Result<Account> {
         let (samples, lost) = recorded(&place.path(OUTPUT))?;
         let mut script = Command::new("perf");
@@ -134,8 +135,8 @@ pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
     command
 }
 
-/// What it shows, each once: of 100,000 hits of a uprobe it shows a few twice, at the same
-/// nanosecond (Linux 6.18; the authors of Orbit met that, too).
+/// Returns the numbers in its output, each once: of 100,000 hits of a uprobe it shows a few twice,
+/// at the same nanosecond (Linux 6.18; the authors of Orbit observed that, too).
 fn once_each(mut found: Vec<u64>) -> Result<Numbers> {
     let shown = found.len();
     found.sort_unstable();
@@ -150,7 +151,7 @@ fn once_each(mut found: Vec<u64>) -> Result<Numbers> {
     Ok(numbers)
 }
 
-/// How many samples are in a file of its, and how many it says it has lost.
+/// Returns the number of samples in a file of perf, and the number that it reports as lost.
 pub(super) fn recorded(file: &Path) -> Result<(u64, u64)> {
     let mut report = Command::new("perf");
     report.args(["report", "--stats", "-i"]).arg(file);

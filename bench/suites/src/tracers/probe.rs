@@ -1,5 +1,5 @@
-//! Where a workload's probe is, by its note in the format of <sys/sdt.h>, version 3 (SystemTap
-//! wiki, UserSpaceProbeImplementation), and what of it a uprobe event carries.
+//! The place of a workload's probe, by its note in the format of <sys/sdt.h>, version 3 (SystemTap
+//! wiki, UserSpaceProbeImplementation), and the arguments that a uprobe event takes from it.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use trackway_bench_engine::error::{Error, Result};
 
 /// Section of the notes.
 const SECTION: &str = ".note.stapsdt";
-/// Who made them, and their kind.
+/// Owner of the notes, and their kind.
 const OWNER: &[u8] = b"stapsdt\0";
 const KIND: u32 = 3;
 /// Owner's length, description's length, kind.
@@ -22,7 +22,7 @@ const ADDRESSES_BYTES: usize = 24;
 /// A probe of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// Where it is, in the program's file.
+    /// Offset in the program's file.
     pub(crate) offset: u64,
     /// Its first argument as uprobe events fetch it: `value=%di:u32`.
     pub(crate) fetch: String,
@@ -72,7 +72,8 @@ fn note(mut notes: &[u8], name: &str) -> Option<(u64, String)> {
     None
 }
 
-/// What the kernel calls an argument such as `4@%edi` or `4@w1`, of unsigned numbers in registers.
+/// Translates an argument such as `4@%edi` or `4@w1`, of unsigned numbers in registers, to the
+/// kernel's syntax.
 fn fetch(argument: &str) -> Option<String> {
     let (size, place) = argument.split_once('@')?;
     let bits = 8 * size.parse::<u32>().ok().filter(|size| [1, 2, 4, 8].contains(size))?;

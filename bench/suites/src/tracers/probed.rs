@@ -17,12 +17,12 @@ use super::name;
 use super::perf::{self, Perf};
 use crate::trace_check::numbers::Numbers;
 
-/// What the event, and the instance, are called.
+/// Name of the event and of the instance.
 const NAME: &str = "whole";
-/// What bpftrace writes, in the scratch folder.
+/// Output file of bpftrace, in the scratch folder.
 const OUTPUT: &str = "probed.json";
 
-/// Who hangs something on the probe.
+/// The tracer that attaches to the probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prober {
     /// ftrace, by a uprobe event in an instance of its own.
@@ -33,13 +33,13 @@ pub(crate) enum Prober {
     Bpftrace,
 }
 
-/// What is run: the program with the probe with its arguments, and what is in front of it, if
-/// anything is.
+/// The command: the program with the probe with its arguments, and a command in front of it, if
+/// there is one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probed<'a> {
     pub(crate) before: &'a [String],
     pub(crate) words: &'a [String],
-    /// How often it comes to the probe, which has its number from 0 on.
+    /// Number of times that it reaches the probe, whose number counts from 0.
     pub(crate) emitted: u64,
     /// Buffers of each CPU.
     pub(crate) buffer_kib: u64,

@@ -18,7 +18,7 @@ use crate::trace_check::numbers::{Numbers, number_after};
 
 /// The workload.
 const PROGRAM: &str = "functions";
-/// What it writes, in the scratch folder.
+/// Its output folder, in the scratch folder.
 const OUTPUT: &str = "uftrace.data";
 /// The function.
 const FUNCTION: &str = "lab_value";
@@ -41,7 +41,7 @@ impl Uftrace {
         Ok(child::run(&mut command, "uftrace record")?.stdout)
     }
 
-    /// What became of so many events.
+    /// Computes the account of the events.
     fn found(place: &Place, emitted: u64) -> Result<Account> {
         let mut replay = Command::new("uftrace");
         replay.args(["replay", "--no-pager", "--color=no", "-f", "none", "-F", FUNCTION, "-d"]);
@@ -100,7 +100,7 @@ impl Tracer for Uftrace {
     fn tear_down(&mut self) {}
 }
 
-/// What became of so many calls, by a replay.
+/// Computes the account of calls, by a replay.
 fn account(replay: &str, emitted: u64) -> Result<Account> {
     let (numbers, records_lost) = calls(replay);
     // A call has several records, and is not there if one of them is lost: no more calls can be

@@ -18,15 +18,15 @@ const CHANNEL: &str = "channel";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UstSession<'a> {
     pub(crate) name: &'a str,
-    /// Whether it keeps the newest events, for a snapshot when it ends; else all go to disk.
+    /// True if it keeps the newest events, for a snapshot when it ends; else all go to disk.
     pub(crate) is_snapshot: bool,
     /// Options of its channel: [`rings`]; none: as LTTng has them.
     pub(crate) channel: &'a [String],
     /// Names of its events; none: that is said later ([`events`]).
     pub(crate) rules: &'a [&'a str],
-    /// Which of them are recorded; none: all.
+    /// Filter of the recorded events; `None`: all.
     pub(crate) filter: Option<&'a str>,
-    /// What comes with them.
+    /// Contexts of the events.
     pub(crate) contexts: &'a [&'a str],
 }
 

@@ -1,4 +1,4 @@
-//! What disturbs measurements on this machine, and what quiets it.
+//! Checks for disturbances of measurements on this machine, with their remedies.
 //!
 //! ```text
 //! seen       files of the kernel, read from any root
@@ -26,10 +26,10 @@ use trackway_console::{Style, Target, printable};
 use super::requirements::Requirements;
 use seen::Seen;
 
-/// How long others, and our own loop, are watched.
+/// Time for which other processes, and a loop of the bench, are observed.
 const WATCHED: Duration = Duration::from_secs(1);
 
-/// Whether figures can be trusted as far as a check goes.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quiet {
@@ -42,7 +42,7 @@ pub enum Quiet {
 }
 
 impl Quiet {
-    /// As it is written.
+    /// Returns the result as it is written.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -60,18 +60,18 @@ impl Quiet {
     }
 }
 
-/// What a check found.
+/// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// What was looked at.
+    /// The name of the check.
     pub name: String,
-    /// Whether it disturbs.
+    /// Its result.
     pub result: Quiet,
-    /// What is so, in a line.
+    /// The observation, in a line.
     pub fact: String,
     /// Why it matters, in a line.
     pub why: Option<String>,
-    /// What quiets it, in a line.
+    /// The remedy, in a line.
     pub hint: Option<String>,
 }
 
@@ -105,7 +105,7 @@ pub fn examine(requirements: &Requirements) -> Vec<Disturbance> {
     found
 }
 
-/// How many disturb.
+/// Returns the number of checks that found a disturbance.
 pub fn disturbing(found: &[Disturbance]) -> usize {
     found.iter().filter(|one| one.result == Quiet::Disturbs).count()
 }

@@ -1,4 +1,4 @@
-//! How quiet the machine is, measured: the same loop again and again for a second.
+//! The noise of the machine, measured: the same loop again and again for a second.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,28 +10,28 @@ use crate::stats::Spread;
 const STEPS: u64 = 20_000;
 /// Most turns that are kept.
 const TURNS_MAX: usize = 1_000_000;
-/// What a turn may take longer than the middle one before it was interrupted.
+/// Ratio to the median from which on a turn counts as interrupted.
 const LONGER: f64 = 1.5;
 /// Part that nine in ten turns may span.
 const SPAN_MAX: f64 = 0.05;
 /// Part of the time that interruptions may take.
 const LOST_MAX: f64 = 0.005;
 
-/// What was seen.
+/// The measured noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Noise {
-    /// What nine in ten turns span, as a part of the middle one.
+    /// The span of nine in ten turns, as a part of the median.
     span: f64,
     /// Part of the time that turns took beyond the middle one, where that was long.
     lost: f64,
-    /// How often.
+    /// Number of interruptions.
     interruptions: usize,
     /// The longest of them, in µs.
     longest_us: f64,
 }
 
 impl Noise {
-    /// Of so long.
+    /// Measures for this time.
     pub(super) fn of(watched: Duration) -> Self {
         let begin = Instant::now();
         let mut turns = Vec::new();

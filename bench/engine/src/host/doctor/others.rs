@@ -1,4 +1,4 @@
-//! Who else uses the machine while we look, and who else traces it.
+//! Other processes that use the machine during the check, and other tracers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use super::Disturbance;
 use super::seen::Seen;
 
-/// Part of a CPU from which on somebody is named.
+/// Part of a CPU from which on a process is named.
 const BUSY: f64 = 0.02;
 /// Part of all CPUs that others may have.
 const LOAD_MAX: f64 = 0.05;
 /// Part of a CPU that a host may take away.
 const STOLEN_MAX: f64 = 0.005;
-/// Per cent of the last ten seconds that somebody may have waited.
+/// Largest part of the last ten seconds, in percent, that processes may have waited.
 const PRESSURE_MAX: f64 = 1.0;
 /// Programs that trace, by the names that the kernel knows them by: fifteen characters at most.
 const TRACERS: [&str; 12] = [
@@ -33,7 +33,7 @@ const TRACERS: [&str; 12] = [
 /// Time that processes and CPUs had, in ticks.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Times {
-    /// Of each process: name, ticks.
+    /// Processes by id: name, ticks.
     processes: BTreeMap<u32, (String, u64)>,
     /// All CPUs: ticks in all, of which idle, of which stolen.
     all: u64,
@@ -138,7 +138,7 @@ pub(super) fn stolen(before: &Times, after: &Times) -> Disturbance {
     Disturbance::disturbs("stolen time", fact, why, hint)
 }
 
-/// Who waits for what, as the kernel counts it (PSI).
+/// Checks how long processes wait for which resource, by the kernel's pressure stall information.
 pub(super) fn pressure(seen: &Seen) -> Disturbance {
     let mut waits = Vec::new();
     let mut is_told = false;
@@ -233,7 +233,7 @@ pub(super) fn bpf(seen: &Seen, loaded: Option<usize>) -> Disturbance {
     }
 }
 
-/// How many BPF programs are loaded, in all the kernel; `None` if we may not know.
+/// Returns the number of BPF programs in the kernel; `None` without the right to list them.
 fn programs_loaded() -> Option<usize> {
     /// BPF_PROG_GET_NEXT_ID (include/uapi/linux/bpf.h).
     const NEXT_PROGRAM: libc::c_int = 11;

@@ -1,4 +1,4 @@
-//! What adapters need: programs, and what we may do.
+//! Needs of adapters: programs and privileges.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
     packages.into_iter().map(missing).collect()
 }
 
-/// What we may do to the kernel.
+/// Checks the privileges of the user.
 pub(super) fn user(seen: &Seen) -> Disturbance {
     let capabilities = seen.value("proc/self/status", "CapEff").unwrap_or_default();
     let capabilities = u64::from_str_radix(&capabilities, 16).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What the kernel says in its files, read from a root that tests make up.
+//! The kernel's files, read below a root that tests can replace.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -21,7 +21,7 @@ impl Seen {
         Self::below(Path::new("/"))
     }
 
-    /// Those below a folder.
+    /// Reads the files below a folder.
     pub(super) fn below(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }

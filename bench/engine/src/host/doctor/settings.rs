@@ -1,4 +1,4 @@
-//! How the machine is set up: its clocks, its CPUs, its memory.
+//! The configuration of the machine: its clocks, its CPUs, its memory.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ fn timers(seen: &Seen) -> Disturbance {
     judge_timers((result == 0).then_some(resolution.tv_nsec))
 }
 
-/// Of what clock_getres(2) says, in ns.
+/// Judges the resolution that clock_getres(2) returns, in ns.
 fn judge_timers(resolution_ns: Option<i64>) -> Disturbance {
     match resolution_ns {
         Some(1) => Disturbance::good("timers", "of high resolution: 1 ns"),
@@ -182,7 +182,7 @@ fn swap(seen: &Seen) -> Disturbance {
     }
 }
 
-/// What a control group lets its members have of CPUs: version 2, and 1.
+/// Checks the CPU limit of the control group: versions 2 and 1.
 fn quota(seen: &Seen) -> Disturbance {
     let groups = seen.text("proc/self/cgroup").unwrap_or_default();
     for line in groups.lines() {

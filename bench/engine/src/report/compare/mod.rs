@@ -5,10 +5,10 @@
 //! text    what people read of it
 //! ```
 //!
-//! Main invariant: nobody is called slower for what the machine did. A row is compared by its
-//! figures in terms of a yardstick's in the same round: a program that is not ours, and that both
-//! reports measured. So rows compare also between machines, as far as machines are slower at all
-//! things alike; what the figures themselves say is told beside it.
+//! Main invariant: a slower machine makes no tracer slower. A row is compared by the ratio of its
+//! figures to those of a yardstick in the same round: a program that does not belong to Trackway
+//! and that both reports measured. So rows also compare between machines, if one machine is slower
+//! at everything alike. The change of the figures themselves is reported next to the ratio.
 
 mod ranks;
 mod text;
@@ -30,46 +30,46 @@ pub use text::print_comparison;
 const REPORT_BYTES_MAX: u64 = 256 << 20;
 /// Fewest rounds that something can be said from.
 const ROUNDS_MIN: usize = 6;
-/// What is not slower than this is not called slower, however sure it is: between two runs, where
-/// memory lies and what else the machine does make this much.
+/// Smallest change that is reported, however certain it is: the layout of memory and other work of
+/// the machine make this difference between two runs.
 const LEAST: f64 = 0.02;
 /// By how much the part of events that is lost differs where that is told, from 0 to 1.
 const LOST_LEAST: f64 = 0.01;
 /// Least part that a yardstick's figure is of what timing takes, where that was subtracted: what is
 /// less, as a bare routine is, is nought but for noise, and nothing to measure by.
 const LEFT_LEAST: f64 = 0.1;
-/// What is nearest to being no tracer at all, which is the best yardstick there is.
+/// Rows that are nearest to no tracer at all, which is the best yardstick.
 const YARDSTICKS: [&str; 7] =
     ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust", NO_PROTECTION];
-/// What changed between two reports.
+/// Changes between two reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What differs in how they came about: what it is, before, after.
+    /// Differences between the conditions of the two reports: name, before, after.
     pub circumstances: Vec<(String, String, String)>,
-    /// Whether both are of the same build of Trackway, where both tell.
+    /// True if both are of the same build of Trackway; `None` if one does not record its build.
     pub is_same_build: Option<bool>,
     /// All rows of both.
     pub rows: Vec<RowChange>,
-    /// How many rows had rounds enough to be compared.
+    /// Number of rows that had enough rounds to be compared.
     pub compared: usize,
-    /// How many of them would differ by chance alone, each looked at by itself.
+    /// Number of compared rows that would differ by chance alone if each were tested by itself.
     pub by_chance: f64,
-    /// What could have been shown with so many rows and so few rounds.
+    /// The changes that this number of rows and rounds can show.
     pub reach: Reach,
 }
 
-/// What can be shown: the more rows are looked at, the more rounds it takes to tell from chance
-/// that one of them has changed.
+/// The sensitivity of a comparison: the more rows are compared, the more rounds it takes to tell
+/// the change of one row from chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
     /// Rows that both reports measured, yardsticks left out.
     pub rows: usize,
-    /// Those of them that have too few rounds for so many rows: if one of these alone changes,
-    /// however much, it is not shown.
+    /// Rows with too few rounds for this number of rows: if one of them changes alone, by any
+    /// amount, the change is not shown.
     pub blind: usize,
     /// The most rounds that any row has in both reports.
     pub rounds: usize,
-    /// How many rounds in each report one row needs that alone changes.
+    /// Number of rounds in each report that one row needs to be shown if it changes alone.
     pub rounds_needed: usize,
 }
 
@@ -82,7 +82,7 @@ pub struct RowChange {
     pub tracer: String,
     /// The case.
     pub case: String,
-    /// What its figures are in.
+    /// The unit of its figures.
     pub unit: Unit,
     /// The median before.
     pub before: Option<f64>,
@@ -90,23 +90,23 @@ pub struct RowChange {
     pub after: Option<f64>,
     /// Rounds before, and after.
     pub rounds: (usize, usize),
-    /// Whether it has rounds enough to be called different if it alone is, among so many rows.
+    /// True if it has enough rounds to be shown among this number of rows if it changes alone.
     pub could_be_shown: bool,
-    /// What part of its events was lost before, and after, if both are known.
+    /// The part of its events that was lost, before and after, if both are known.
     pub lost: Option<(f64, f64)>,
-    /// How the figures themselves changed.
+    /// The change of the figures themselves.
     pub figures: Option<Shift>,
-    /// What they are in terms of in the other comparison.
+    /// The yardstick of the other comparison.
     pub yardstick: Option<String>,
-    /// How they changed in terms of that.
+    /// The change of the figures relative to the yardstick.
     pub relative: Option<Shift>,
-    /// What that means.
+    /// The verdict.
     pub verdict: Changed,
     /// Why, where that is not told by figures.
     pub reason: Option<String>,
 }
 
-/// What became of a row.
+/// The verdict on a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Changed {
@@ -133,7 +133,7 @@ pub enum Changed {
 }
 
 impl Comparison {
-    /// Whether something is worse, surely, or has failed.
+    /// Returns true if a row is certainly worse or has failed.
     pub fn has_worse(&self) -> bool {
         self.rows.iter().any(|row| matches!(row.verdict, Changed::Worse | Changed::Broken))
     }
@@ -143,7 +143,7 @@ impl Comparison {
         self.rows.iter().filter(|row| row.has_lost_otherwise())
     }
 
-    /// As JSON, for programs.
+    /// Returns the comparison as JSON, for programs.
     ///
     /// # Errors
     ///
@@ -154,8 +154,8 @@ impl Comparison {
 }
 
 impl RowChange {
-    /// Whether another part of its events is lost than before: some where there was none, or none
-    /// where there was some, or a part that differs by more than two runs do.
+    /// Returns true if the part of lost events has changed: from none to some, from some to none,
+    /// or by more than two runs differ.
     pub fn has_lost_otherwise(&self) -> bool {
         self.lost.is_some_and(|(before, after)| {
             (before > 0.0) != (after > 0.0) || (after - before).abs() > LOST_LEAST
@@ -206,15 +206,15 @@ pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Compariso
     Comparison { circumstances, is_same_build, rows, compared, by_chance, reach }
 }
 
-/// Whether both measured the same executable and library, as far as either has them.
+/// Returns true if both measured the same executable and library, as far as either has them.
 fn is_same_build(before: &Report, after: &Report) -> Option<bool> {
     let builds = |report: &Report| BUILDS.map(|name| report.versions.get(name).cloned());
     let (before, after) = (builds(before), builds(after));
     (before[0].is_some() && after[0].is_some()).then(|| before == after)
 }
 
-/// What could have been shown, of all rows that are compared or would be with more rounds; each is
-/// told whether it could.
+/// Computes the sensitivity over all rows that are compared or would be with more rounds, and sets
+/// it in each row.
 fn reach(rows: &mut [RowChange]) -> Reach {
     let is_looked_at = |row: &&mut RowChange| {
         use Changed::{Better, NotShown, Same, TooFewRounds, Worse};
@@ -236,13 +236,13 @@ fn reach(rows: &mut [RowChange]) -> Reach {
     }
 }
 
-/// What differs between how two reports came about.
+/// Returns the differences between the conditions of two reports.
 fn circumstances(before: &Report, after: &Report) -> Vec<(String, String, String)> {
     let (before, after) = (circumstances_of(before), circumstances_of(after));
     let mut found = Vec::new();
     for (name, was) in &before {
         let is = after.iter().find(|one| one.0 == *name).map_or("not there", |one| &one.1);
-        // A load is never the same twice: it is told where somebody else was at work.
+        // A load is never the same twice: it counts only where other processes were at work.
         let busy = |load: &str| load.parse::<f64>().is_ok_and(|load| load > 0.5);
         let differs = if *name == "load" { busy(was) || busy(is) } else { was != is };
         if differs {
@@ -254,7 +254,7 @@ fn circumstances(before: &Report, after: &Report) -> Vec<(String, String, String
     found
 }
 
-/// What figures depend on, besides the programs.
+/// Returns the conditions on which figures depend, in addition to the programs.
 fn circumstances_of(report: &Report) -> Vec<(&str, String)> {
     let (machine, settings) = (&report.machine, &report.settings);
     let mut words = vec![
@@ -314,12 +314,12 @@ fn changes(
     found
 }
 
-/// What decides about a row: of a time, never the figures themselves.
+/// Returns the change that decides about a row: for a time, never that of the figures themselves.
 fn decisive(row: &RowChange) -> Option<Shift> {
     if is_countable(row.unit) { row.figures } else { row.relative }
 }
 
-/// Whether figures are counted, not timed.
+/// Returns true if figures are counted, not timed.
 const fn is_countable(unit: Unit) -> bool {
     match unit {
         Unit::BytesPerEvent | Unit::InstructionsPerEvent | Unit::Kib => true,
@@ -465,7 +465,7 @@ fn judge(rows: &mut [RowChange]) -> usize {
     comparable.len()
 }
 
-/// Whether so many times is more than two runs of the same thing differ by.
+/// Returns true if a ratio is larger than two runs of the same thing differ by.
 fn is_beyond(times: f64) -> bool {
     !(1.0 / (1.0 + LEAST)..=1.0 + LEAST).contains(&times)
 }

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 const EXACT_MAX: usize = 30;
 /// Figures of a lot that are compared at most: their pairs are held in memory.
 const FIGURES_MAX: usize = 1000;
-/// How sure an interval is to hold what it is about, in normal deviations: 95 %.
+/// Half width of a 95 % confidence interval, in standard deviations.
 const DEVIATIONS: f64 = 1.959_964;
 
-/// How figures have changed.
+/// The change between two samples of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Shift {
-    /// How many times as much they are: the middle one of all ratios between the two lots.
+    /// The ratio: the median of all ratios between the two samples.
     pub times: f64,
     /// Between which the true ratio lies with 95 % confidence, where that can be said.
     pub interval: Option<(f64, f64)>,
-    /// How likely figures at least as far apart are, if nothing has changed: from 0 to 1.
+    /// Probability that figures differ at least this much if nothing has changed: from 0 to 1.
     pub chance: f64,
 }
 
@@ -52,8 +52,8 @@ impl Shift {
     }
 }
 
-/// How likely it is that so many pairs, or fewer, say that one lot is less than the other, if both
-/// are of the same kind; both ways.
+/// The distribution of the rank sum test: the probability of a number of pairs, or fewer, in which
+/// one sample's figure is the smaller, if both samples have the same distribution; two-sided.
 struct Chances {
     /// Cumulated, for 0, 1, 2… pairs; empty if they are approximated.
     exact: Vec<f64>,
@@ -91,7 +91,8 @@ impl Chances {
     }
 }
 
-/// How many orders of both lots have so many pairs or fewer, as a part of all orders.
+/// Returns, for each number of pairs, the part of all orders of both samples that have this number
+/// or fewer.
 fn cumulated(one: usize, other: usize) -> Vec<f64> {
     // Orders of `i` and `j` figures by pairs: the last figure is of one lot, and makes no pair, or
     // of the other, and makes `i` of them. Parts, not numbers: 60 over 30 is beyond 2^53.
@@ -125,7 +126,7 @@ fn unit(most: usize) -> Vec<f64> {
     chances
 }
 
-/// How much of a normal distribution is below (Abramowitz and Stegun, 26.2.17: to 1e-7).
+/// Returns the cumulative normal distribution (Abramowitz and Stegun, 26.2.17: to 1e-7).
 fn below(deviations: f64) -> f64 {
     let at = deviations.abs();
     let t = 1.0 / (1.0 + 0.231_641_9 * at);
@@ -144,20 +145,21 @@ pub(super) fn least_chance(one: usize, other: usize) -> f64 {
     (2.0 / orders).min(1.0)
 }
 
-/// How many figures each of two lots needs, so that one row of so many could be called different if
-/// it alone is.
+/// Returns the number of figures that each of two samples needs to show one row of `rows` that
+/// changes alone.
 pub(super) fn figures_needed(rows: usize) -> usize {
     let is_enough = |count: &usize| least_chance(*count, *count) <= bound(0, rows);
     (1..FIGURES_MAX).find(is_enough).unwrap_or(FIGURES_MAX)
 }
 
-/// What the chance at a place in their order, from 0, must not exceed among so many.
+/// Returns the largest significant probability at a place in ascending order, from 0, among
+/// `count`.
 pub(super) fn bound(place: usize, count: usize) -> f64 {
     0.05 * (place + 1) as f64 / count as f64
 }
 
-/// Which of these chances are too small for chance, so that of those that are called so, at most
-/// one in twenty is wrong on average, however many there are (Benjamini and Hochberg, 1995).
+/// Returns true for each probability that is too small for chance. At most one in twenty of these
+/// is wrong on average, for any number of rows (Benjamini and Hochberg, 1995).
 pub(super) fn surprising(chances: &[f64]) -> Vec<bool> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|one, other| chances[*one].total_cmp(&chances[*other]));

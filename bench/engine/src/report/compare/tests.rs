@@ -347,7 +347,7 @@ fn files_that_are_no_reports_are_refused_in_words() {
     }
     let missing = read_report(&folder.join("none")).unwrap_err().to_string();
     assert!(missing.starts_with("cannot open "), "{missing}");
-    // Numbers that point nowhere are nobody's row.
+    // Indices out of range refer to no row.
     let lost = Row { beside: Some(usize::MAX), ..rounds("trackway", "u32", around(1.0, 1.0)) };
     let report = report("tracepoint", [lost]);
     std::fs::write(&path, report.to_json().expect("JSON")).expect("a file");

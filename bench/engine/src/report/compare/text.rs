@@ -62,7 +62,7 @@ pub fn print_comparison(
     writeln!(output, "\n{}", sureness(comparison))
 }
 
-/// What was lost before, and after.
+/// Formats the losses before and after.
 fn losses(rows: &[&RowChange]) -> String {
     let mut table = Table::default();
     table.row(["", "lost before", "lost after", ""]);
@@ -92,7 +92,7 @@ const fn plural(count: usize) -> &'static str {
     if count == 1 { "row" } else { "rows" }
 }
 
-/// What a verdict means, for all units.
+/// Returns the meaning of a verdict, for all units.
 const fn meaning(verdict: Changed) -> &'static str {
     match verdict {
         Changed::Worse => "slower, or larger, and not by chance",
@@ -141,7 +141,7 @@ fn table(rows: &[&RowChange]) -> String {
         };
         let yardstick = row.yardstick.as_deref().map_or_else(String::new, one_line);
         let why = row.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
-        // Who loses events has less to do: nobody is faster by that without a word of it.
+        // A tracer that loses events has less to do: a faster one is reported with its losses.
         let lost = row.lost.filter(|(before, after)| before + after > 0.0);
         let lost = lost.map_or_else(String::new, |(before, after)| {
             format!(", lost {} (before: {})", percent(after), percent(before))
@@ -165,7 +165,7 @@ fn cell(unit: Unit, median: Option<f64>) -> String {
     median.map_or_else(|| "·".to_owned(), |median| figure(unit, median))
 }
 
-/// How much to believe of it.
+/// Formats the certainty of the comparison.
 fn sureness(comparison: &Comparison) -> String {
     let compared = comparison.compared;
     let how = format!(
@@ -183,7 +183,7 @@ fn sureness(comparison: &Comparison) -> String {
     words.into_iter().flatten().collect::<Vec<String>>().join("\n")
 }
 
-/// What could not have been shown, however much had changed.
+/// Formats the changes that could not have been shown, of any size.
 fn can_be_shown(reach: &Reach) -> Option<String> {
     let Reach { rows, blind, rounds, rounds_needed } = *reach;
     let round = if rounds == 1 { "round" } else { "rounds" };

@@ -59,7 +59,7 @@ fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row) {
     plot.words("start", (beyond + 5.0, y + 13.0), &words(row));
 }
 
-/// Where a bar ends, with what its rounds span.
+/// Returns the end of a bar, the span of its rounds included.
 fn end(row: &Row) -> f64 {
     let end = |spread: Spread| if spread.count > 1 { spread.p95 } else { spread.median };
     row.spread.map_or(0.0, |spread| end(spread).max(spread.median))

@@ -14,15 +14,15 @@ use crate::stats::{Quartiles, ends, merged};
 const FIGURES: f64 = 112.0;
 /// Fewest rounds that a box says something of.
 const ROUNDS_MIN: usize = 6;
-/// What a box is.
+/// Legend of a box.
 const BOX: &str = "half are in the box, far ones are points; middle … greatest";
 
-/// Of single events, for rows that have them.
+/// Draws the single events of the rows that have them.
 pub(super) fn of_events(rows: &[&Row]) -> Option<Figure> {
     draw("Single events, one by one", rows, |row| row.histogram.clone())
 }
 
-/// Of the figures of all rounds.
+/// Draws the figures of all rounds.
 pub(super) fn of_rounds(rows: &[&Row]) -> Option<Figure> {
     let enough = |row: &&Row| row.samples.iter().flatten().count() >= ROUNDS_MIN;
     let rows: Vec<&Row> = rows.iter().copied().filter(enough).collect();

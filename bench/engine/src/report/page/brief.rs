@@ -1,5 +1,5 @@
-//! What a person decides by, before all figures: what an event costs beside other tracers, what
-//! Trackway set out to reach, what could not be measured and why.
+//! The summary that comes before all figures: the cost of an event compared with other tracers,
+//! Trackway's goals, and the rows that could not be measured, with the reason.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::results::{Bar, EMPTY_LOOP, Report, Row, RowStatus, SuiteRows, TRACKWA
 /// Most others that stand beside ours in a line.
 const OTHERS_MAX: usize = 12;
 
-/// What names of tracers end with that are there, and record nothing.
+/// Suffix of the names of tracers that are loaded and record nothing.
 const OFF: &str = "-off";
 
 /// All three.
@@ -81,7 +81,7 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     ))
 }
 
-/// What was measured in the case that most tracers do: of several the first, and of those that
+/// Returns the rows of the case that most tracers run: the first of several, and among cases that
 /// differ in a number the one with the greatest.
 fn in_one_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
     let measured = |row: &&Row| row.spread.is_some() && !row.is_control;
@@ -127,7 +127,7 @@ fn beside(suite: &SuiteRows, row: &Row) -> String {
     text
 }
 
-/// What Trackway set out to reach: what is missed comes first.
+/// Formats Trackway's goals: missed ones come first.
 fn bars(bars: &[Bar]) -> String {
     if bars.is_empty() {
         return String::new();

@@ -46,8 +46,7 @@ pub(super) fn draw<'a>(
     (figure, rest)
 }
 
-/// What is along the axis: what doubles is read best if its steps are alike; nought has its place
-/// a step before.
+/// An axis of numbers: numbers that double have equal steps, and zero is one step before the first.
 struct Along {
     marks: Vec<f64>,
     from: f64,

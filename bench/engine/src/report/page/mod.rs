@@ -34,7 +34,7 @@ use crate::results::{Report, Row, RowStatus, SuiteRows};
 use plot::{Figure, escaped};
 use strokes::Strokes;
 
-/// How it looks: no script, no font, nothing from elsewhere.
+/// The style sheet: no script, no font, nothing loaded from elsewhere.
 const STYLE: &str = include_str!("style.css");
 
 /// The page.
@@ -71,7 +71,7 @@ fn head(report: &Report) -> String {
     html
 }
 
-/// What is on the page, and what became of the rows.
+/// Formats the table of contents, with the outcome of the rows.
 fn contents(report: &Report) -> String {
     let mut html = "<nav>\n<h2>What was measured</h2>\n<ol>\n".to_owned();
     for (name, suite) in report.ordered() {
@@ -161,7 +161,7 @@ fn sentence(words: &str) -> String {
     first + letters.as_str() + "."
 }
 
-/// What a reader must know to believe it, or not.
+/// Notes on the method, for readers who check the figures.
 const HOW: &str = "<p>Tracers take turns, in an order that is drawn anew for each round. A row's \
     figure is the median of its rounds, ± half of what nine in ten of them span; <em>times</em> is \
     how many times as much it is as the row it is told in terms of, in the same round, with an \

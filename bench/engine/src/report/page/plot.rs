@@ -1,7 +1,7 @@
-//! What all figures are drawn with: SVG within a page, whose colours are the page's.
+//! Elements common to all figures: SVG within a page, in the page's colours.
 //!
-//! Main invariant: every figure is written beside its mark, so that nobody has to read it off an
-//! axis, and no colour says anything that words do not say, too.
+//! Main invariant: every figure is written next to its mark, so that readers do not measure along
+//! an axis, and everything that a colour expresses is also in words.
 
 use std::fmt::Write as _;
 
@@ -36,14 +36,14 @@ const ROWS_MAX: usize = 32;
 /// Least room for a figure on an axis.
 const MARK_WIDTH: f64 = 36.0;
 
-/// What is shown together, below one title and above the command that repeats it.
+/// Panels that are shown together, below one title and above the command that repeats the suite.
 #[derive(Debug)]
 pub(super) struct Figure {
-    /// What it shows.
+    /// Its title.
     pub(super) title: String,
-    /// What its figures are, and which are good.
+    /// The unit of its figures, and the direction that is better.
     pub(super) about: String,
-    /// As SVG; narrow ones stand side by side.
+    /// Panels as SVG; narrow ones stand side by side.
     pub(super) panels: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn by_case<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
     cases
 }
 
-/// What an axis is: `ns/event on a logarithmic scale; less is better`.
+/// Returns the label of an axis: `ns/event on a logarithmic scale; less is better`.
 pub(super) fn axis_words(unit: Unit, scale: &Scale) -> String {
     format!("{} on a {} scale; {}", unit.words(), scale.kind(), unit.which_is_better())
 }
@@ -181,7 +181,7 @@ impl Plot {
         );
     }
 
-    /// As text.
+    /// Returns the SVG as text.
     pub(super) fn finish(self) -> String {
         self.text + "</svg>\n"
     }
@@ -193,7 +193,7 @@ pub(super) fn colour(tracer: &str) -> &'static str {
     found.map_or("c6", |family| family.1)
 }
 
-/// As text within HTML.
+/// Escapes a text for HTML.
 pub(super) fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

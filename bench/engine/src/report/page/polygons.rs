@@ -54,8 +54,8 @@ pub(super) fn draw(rows: &[&Row], strokes: &Strokes<'_>) -> Option<Figure> {
     })
 }
 
-/// As many rows as a plot can have, as they follow each other along the axis; what others are told
-/// in terms of is in each.
+/// Splits rows into groups that fit in a plot, in the order of their medians; each group includes
+/// the baseline.
 fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     let middle = |row: &Row| row.tail.map_or(0.0, |tail| tail.p50);
     let sorted = |mut rows: Vec<&'a Row>| {
@@ -75,7 +75,7 @@ fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     others.chunks(others.len().div_ceil(count)).map(with_reference).collect()
 }
 
-/// What part of a tracer's figures is in each part of the axis.
+/// Returns the part of a row's figures in each section of the axis.
 fn counted(row: &Row, scale: &Scale) -> Vec<f64> {
     let mut counts = vec![0_u64; PARTS];
     for (figure, times) in &row.histogram {

@@ -37,12 +37,12 @@ impl Scale {
         Some(Self { from, to, is_log: true })
     }
 
-    /// Where bars begin.
+    /// Returns the position at which bars begin.
     pub(super) const fn base(&self) -> f64 {
         if self.is_log { self.from } else { 0.0 }
     }
 
-    /// How far a figure is from the scale's beginning, as a part of it.
+    /// Returns the position of a figure on the scale, from 0 to 1.
     pub(super) fn part(&self, figure: f64) -> f64 {
         let part = if self.is_log {
             (figure.max(self.from) / self.from).log10() / (self.to / self.from).log10()

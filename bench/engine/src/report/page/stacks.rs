@@ -12,7 +12,7 @@ const STEP: f64 = 76.0;
 const BOTTOM: f64 = 20.0;
 /// Room for names on the left.
 const NAMES: f64 = 160.0;
-/// Where numbers, the bar and the lines of words are, below the beginning of a step.
+/// Positions of numbers, the bar and the lines of words, below the beginning of a step.
 const NUMBERS: f64 = 12.0;
 const BAR: f64 = 16.0;
 const BAR_HEIGHT: f64 = 16.0;

@@ -1,5 +1,5 @@
-//! Which line is a tracer's: its family's colour, and beside it a dash and a marker that no other
-//! tracer of the suite has both of, so that lines are told apart on grey paper, too.
+//! Lines of tracers: the colour of the tracer's family, with a combination of dash and marker that
+//! is unique in the suite, so that lines differ on grey paper, too.
 
 use super::plot::colour;
 use crate::results::TRACKWAY;
@@ -14,11 +14,11 @@ const SHAPES: usize = 7;
 pub(super) struct Stroke {
     /// Classes of the page.
     pub(super) class: String,
-    /// What its points are marked with.
+    /// The marker of its points.
     pub(super) shape: Shape,
 }
 
-/// What a point is marked with.
+/// The marker of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Circle,

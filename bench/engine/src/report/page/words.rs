@@ -3,7 +3,7 @@
 use crate::case::Payload;
 use crate::results::Row;
 
-/// What cases begin with, and what it is.
+/// First words of cases, and their meaning.
 const PAYLOADS: [(Payload, &str); 5] = [
     (Payload::Number, "one u32"),
     (Payload::Record, "a string, a u32 and a u64"),
@@ -11,7 +11,7 @@ const PAYLOADS: [(Payload, &str); 5] = [
     (Payload::Views, "a text, four u32 and a u64"),
     (Payload::Scope, "a scope: two events"),
 ];
-/// What is added to events.
+/// Contexts of events, and their meaning.
 const CONTEXTS: [(&str, &str); 3] = [
     (" + vtid", " + the thread's id"),
     (" + vpid", " + the process's id"),
@@ -29,8 +29,8 @@ pub(super) fn of_case(case: &str) -> String {
     CONTEXTS.iter().fold(words, |words, (short, long)| words.replace(short, long))
 }
 
-/// What cases that differ in x have in common: their words without the number, of which there may
-/// be one or several.
+/// Returns the common part of cases that differ in x: their words without the number, of which
+/// there may be one or several.
 pub(super) fn family(case: &str, x: f64) -> String {
     let without = |word: &str| {
         let number = digits(word);
@@ -42,7 +42,7 @@ pub(super) fn family(case: &str, x: f64) -> String {
     words.join(" ")
 }
 
-/// Such cases as one heading: `one u32, 1 to 8 threads`. `axis` is what x is.
+/// Returns one heading for such cases: `one u32, 1 to 8 threads`. `axis` is the meaning of x.
 pub(super) fn of_family(rows: &[&Row], axis: &str) -> String {
     let with_x = || rows.iter().filter_map(|row| Some((row.x?, *row)));
     let Some((first, _)) = with_x().min_by(|one, other| one.0.total_cmp(&other.0)) else {

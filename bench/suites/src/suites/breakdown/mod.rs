@@ -1,4 +1,4 @@
-//! Where one event's time goes: part by part, for Trackway and LTTng-UST by the same method.
+//! The parts of one event's time, for Trackway and LTTng-UST by the same method.
 //!
 //! ```text
 //! observe    a program's loop, timed, sampled, stepped through
@@ -28,13 +28,13 @@ use parts::{Part, Parts};
 
 /// Its name.
 const NAME: &str = "breakdown";
-/// Where perf's samples go, in the scratch folder.
+/// File of perf's samples, in the scratch folder.
 const SAMPLES: &str = "parts-samples";
 /// Events of a batch.
 const BATCH: u64 = 10_000;
 /// Batches of a loop that is timed.
 const TIMED: u64 = 120;
-/// How long a loop is sampled, in ns; and most batches of it.
+/// Time for which a loop is sampled, in ns; and most batches of it.
 const SAMPLED_NS: f64 = 400e6;
 const SAMPLED_NS_QUICK: f64 = 150e6;
 const SAMPLED_MAX: f64 = 20_000.0;
@@ -67,7 +67,7 @@ impl Way {
     }
 }
 
-/// What a row asks of a way.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Question {
     Whole,
@@ -76,7 +76,7 @@ enum Question {
     Again,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone)]
 struct Observed {
     event_ns: f64,
@@ -92,7 +92,7 @@ pub(crate) struct Breakdown {
     programs: Programs,
     rows: Vec<(Way, Question)>,
     runs: Together<(&'static str, bool), Observed>,
-    /// What each way's event consists of.
+    /// Parts of each tracer's event.
     parts: Vec<(&'static str, Parts)>,
 }
 
@@ -158,8 +158,8 @@ impl Breakdown {
         Ok(observed)
     }
 
-    /// What a way's event consists of, by stepping through some; `None` if that cannot be told for
-    /// want of debugging information.
+    /// Finds the parts of an event by stepping through some events; `None` without debugging
+    /// information.
     fn step(&self, place: &Place, way: Way) -> Result<Option<Parts>> {
         let program = place.path(way.program());
         let (before, more) = (BEFORE.to_string(), STEPPED_MORE.to_string());

@@ -59,7 +59,7 @@ impl Modules {
     }
 }
 
-/// What a program said of its loop.
+/// The loop that a program reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Looped {
     /// ns of an event: the median of the batches.
@@ -90,7 +90,7 @@ impl Looped {
         Ok(looped)
     }
 
-    /// How often it was at which instruction, by perf's file: within the loop.
+    /// Returns the number of samples at each instruction within the loop, from perf's file.
     pub(super) fn samples(&self, file: &Path) -> Result<BTreeMap<Address, u64>> {
         let mut command = Command::new("perf");
         command.args(["script", "--ns", "-F", "time,ip", "-i"]).arg(file);
@@ -236,7 +236,7 @@ fn functions(output: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Where the file of a module is, if it is one.
+/// Returns the file of a module, if it is one.
 pub(super) fn file_of(module: &str, program: &Path) -> Option<String> {
     match module {
         PROGRAM => Some(program.display().to_string()),

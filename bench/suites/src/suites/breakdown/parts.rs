@@ -17,9 +17,9 @@ pub(super) enum Part {
     Site,
     /// Arguments, and the call.
     Staging,
-    /// Which sessions, by whom, where.
+    /// Finding the sessions, the thread and the CPU.
     Session,
-    /// What time it is.
+    /// Reading the clock.
     Clock,
     /// A place in the buffer, and keeping others out of it.
     Reserve,
@@ -27,9 +27,9 @@ pub(super) enum Part {
     Header,
     /// The payload.
     Copy,
-    /// That it is there.
+    /// Publishing the record.
     Commit,
-    /// What is on no ordinary event's way: switches of sub-buffers, the loop around the loop.
+    /// Code outside an ordinary event: switches of sub-buffers, the loop around the loop.
     Rest,
 }
 
@@ -47,7 +47,7 @@ impl Part {
         Self::Rest,
     ];
 
-    /// As a row's case.
+    /// Returns the part's name as a row's case.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Site => "site",
@@ -63,7 +63,8 @@ impl Part {
     }
 }
 
-/// Where an instruction is, whatever process it is in: the module's name, and the address there.
+/// The address of an instruction, independent of the process: the module's name, and the address
+/// there.
 pub(super) type Address = (String, u64);
 
 /// An instruction of an event, in the order in which they are executed.
@@ -82,14 +83,14 @@ pub(super) const PROGRAM: &str = "program";
 /// Name of the program's function that is the loop.
 const LOOP: &str = "number";
 
-/// How often which part goes through which address.
+/// Number of executions of each address by each part.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Parts {
     times: BTreeMap<Address, BTreeMap<Part, u32>>,
 }
 
 impl Parts {
-    /// Of an event, part by part as told.
+    /// Counts the addresses of an event, with the part of each instruction.
     pub(super) fn of(event: &[Instruction], told: &[Part]) -> Self {
         let mut times: BTreeMap<Address, BTreeMap<Part, u32>> = BTreeMap::new();
         for (instruction, part) in event.iter().zip(told) {
@@ -117,7 +118,8 @@ impl Parts {
     }
 }
 
-/// Of the program's own: the loop, or what the header made of the event.
+/// Returns the part of a function of the program: the loop, or the code that the header generates
+/// for the event.
 fn of_program(functions: &[String]) -> Part {
     if functions.iter().any(|name| name == LOOP) { Part::Site } else { Part::Staging }
 }
@@ -126,7 +128,7 @@ fn is_vdso(module: &str) -> bool {
     module.contains("vdso")
 }
 
-/// Whether the library's debugging information was there to name functions by.
+/// Returns true if functions have names from the library's debugging information.
 pub(super) fn is_named(event: &[Instruction]) -> bool {
     event.iter().any(|one| one.functions.iter().any(|name| name.contains("trackway_agent::")))
 }
@@ -172,7 +174,7 @@ fn with_waits(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
     parts
 }
 
-/// What a function of the library is for, if that is something in particular.
+/// Returns the part that a function of the library belongs to, if there is one.
 fn of_function(name: &str) -> Option<Part> {
     let parts = [
         ("::now::", Part::Clock),
@@ -231,7 +233,7 @@ pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
     with_waits(event, parts)
 }
 
-/// Whether it is of the library that has the buffers.
+/// Returns true if an instruction belongs to the library of the buffers.
 fn is_of_buffer(one: &Instruction) -> bool {
     one.at.0.contains("liblttng-ust.so")
 }

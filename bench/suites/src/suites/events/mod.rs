@@ -34,9 +34,9 @@ pub(crate) struct Events {
     about: About,
     /// Seconds that a full run takes about, and a quick one.
     seconds: (f64, f64),
-    /// What there is to do on so many CPUs.
+    /// Returns the turns on this number of CPUs.
     turns: fn(usize) -> Vec<Turn>,
-    /// Whether the suite means anything for the tracer of this name.
+    /// Returns true if the suite has rows for the tracer of this name.
     takes: fn(&str) -> bool,
     /// The tracers that others are told in terms of: the first that does the same case.
     beside: &'static [&'static str],
@@ -51,8 +51,8 @@ impl Events {
         Self { about, seconds, turns, takes: |_| true, beside, tracers, rows }
     }
 
-    /// Which tracers take part: those that are wanted, the one that others are told in terms of,
-    /// and the next of those where somebody does what the first does not.
+    /// Returns which tracers take part: the selected ones, the first baseline, and for each of
+    /// their turns the first baseline that supports it.
     fn taking_part(&self, settings: &Settings) -> Vec<bool> {
         let turns = (self.turns)(1);
         let find = |name: &&str| self.tracers.iter().find(|one| one.name() == *name);

@@ -1,4 +1,4 @@
-//! What a tracer does when it has its turn, and how much of it.
+//! The measurement of a tracer in one turn, and its amount.
 
 use trackway_bench_engine::case::{Case, Mode, Plan};
 use trackway_bench_engine::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::tracers::{self, FLOW_BYTES, name, paced_arguments};
 /// Starts of a program in a turn.
 const STARTS: u32 = 25;
 const STARTS_QUICK: u32 = 5;
-/// How long programs emit at full speed, in ms.
+/// Time that programs emit at full speed, in ms.
 const FLOW_MS: u32 = 1000;
 const FLOW_MS_QUICK: u32 = 100;
 /// Events of a batch that a recorder or a large buffer keeps up with, and the rest before each that
@@ -29,18 +29,19 @@ const ROUND_EVENTS: u64 = 200_000;
 const STEPS_WARM: u64 = 20_000;
 const STEPS_EVENTS: u64 = 8;
 
-/// What else is known of starts: threads in the program.
+/// Key of the extra figure of starts: threads in the program.
 pub(crate) const THREADS: &str = "threads";
-/// What else is known of what arrives: what was asked for, and lost; how long after the last event
-/// all was written; and how much it is if it must be on the disk, and not in the page cache.
+/// Keys of the extra figures of streams: events emitted, and lost; the time from the last event
+/// until all was written; and the rate if all must be on the disk, and not only in the page cache.
 const EMITTED: &str = "events/s emitted";
 const LOST: &str = "lost, %";
 const AFTER: &str = "written after the end, ms";
 const ON_DISK: &str = "events/s with fsync";
-/// What else is known of threads: the mean of all batches, also of those that were interrupted.
+/// Key of the extra figure of threads: the mean of all batches, including those that were
+/// interrupted.
 pub(crate) const MEAN: &str = "mean with interruptions";
 
-/// What a turn of a tracer is.
+/// The measurement of a tracer in one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Batches of a case: ns of an event.
@@ -70,7 +71,7 @@ impl Turn {
         }
     }
 
-    /// How much memory it is about, in MiB of buffers for each CPU, if that is what rows differ in.
+    /// Returns the memory of the buffers of each CPU, in MiB, if rows differ in it.
     pub(super) fn memory(self) -> Option<f64> {
         match self {
             Self::Flow(bytes) => Some(mebibytes(bytes)),
@@ -78,7 +79,7 @@ impl Turn {
         }
     }
 
-    /// What its figure is, where it is not what the suite's are.
+    /// Returns the unit of its figure, where it differs from the suite's.
     pub(super) const fn unit(self) -> Option<Unit> {
         match self {
             Self::Steps(_) => Some(Unit::InstructionsPerEvent),
@@ -86,7 +87,7 @@ impl Turn {
         }
     }
 
-    /// Whether it means anything for a tracer.
+    /// Returns true if a tracer supports the turn.
     pub(super) fn is_for(self, tracer: &dyn Tracer) -> bool {
         let name = tracer.name();
         let has = |case: &Case, mode| tracer.supports(case) && tracer.modes().contains(&mode);
@@ -176,7 +177,7 @@ fn words(first: [&str; 2], numbers: impl IntoIterator<Item = String>) -> Vec<Str
     first.map(str::to_owned).into_iter().chain(numbers).collect()
 }
 
-/// Where there is room for all events, or time to drain them, none may be lost.
+/// Checks that no event is lost: buffers have room for all, or time to drain them.
 fn nothing_lost(tracer: &str, account: Option<&Account>) -> Result<()> {
     match account {
         Some(account) if account.lost + account.overwritten > 0 => {

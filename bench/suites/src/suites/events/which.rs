@@ -12,7 +12,7 @@ use crate::tracers::{self, FLOW_BYTES, name};
 const DRAIN_BYTES: [u64; 4] = [256 << 10, 1 << 20, FLOW_BYTES, 16 << 20];
 
 impl Events {
-    /// What an event costs: in loops, in each mode, one by one, and in instructions.
+    /// Makes the suite of an event's cost: in loops, in each mode, one by one, and in instructions.
     pub(crate) fn tracepoint() -> Self {
         let about = About {
             name: "tracepoint",
@@ -34,7 +34,8 @@ impl Events {
         })
     }
 
-    /// What it costs where others emit at the same time: the part of `scaling` in user space.
+    /// Makes the suite of an event's cost while other threads emit: the user-space part of
+    /// `scaling`.
     pub(crate) fn scaling() -> Self {
         let about = About {
             name: "scaling",
@@ -59,7 +60,7 @@ impl Events {
         suite
     }
 
-    /// What a program's start costs.
+    /// Makes the suite of a program's start.
     pub(crate) fn startup() -> Self {
         let about = About {
             name: "startup",
@@ -73,7 +74,7 @@ impl Events {
         suite
     }
 
-    /// How much arrives in files, by the memory of buffers.
+    /// Makes the suite of the rate to files, by the memory of buffers.
     pub(crate) fn drain() -> Self {
         let about = About {
             name: "drain",

@@ -22,7 +22,7 @@ use super::questions::Question;
 /// Batches of a contestant in a round.
 const BATCHES: usize = 5;
 const BATCHES_QUICK: usize = 2;
-/// What is measured a second time.
+/// The chain that is measured a second time.
 const TWICE: (Operands, Chain, usize) = (Operands::Integers, Chain::AndTrue, 9);
 /// The row of a call of nothing.
 pub(super) const EMPTY: &str = "call-of-nothing";
@@ -32,9 +32,9 @@ struct Contest {
     operands: Operands,
     chain: Chain,
     predicates: usize,
-    /// Who answers, one for each row.
+    /// Contestants, one for each row.
     places: Vec<Answerer>,
-    /// How often it was measured.
+    /// Number of measurements.
     rounds: usize,
 }
 
@@ -43,16 +43,16 @@ struct Answerer {
     runner: Runner,
     /// Calls of a batch; 0 until that is known.
     calls: u64,
-    /// What was measured and not taken yet, in ns of a call.
+    /// The latest measurement until a row takes it, in ns of a call.
     found: Option<Result<f64>>,
 }
 
-/// Which of them a row is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// A call of nothing.
     Empty,
-    /// Who answers about which contest.
+    /// A contestant in a contest.
     Answer { contest: usize, place: usize },
 }
 
@@ -185,7 +185,8 @@ impl Alone {
         Ok(rows)
     }
 
-    /// Who gives wrong answers to what, before anything is measured.
+    /// Returns the contestants that give wrong answers, and to which chain, before anything is
+    /// measured.
     fn wrong_answers(
         &self,
         runners: &[Runner],
@@ -295,7 +296,7 @@ fn middle(figures: &[f64]) -> Result<f64> {
     Ok(spread.median)
 }
 
-/// Who answers; C always does where anybody does: others are told in terms of it.
+/// Returns the selected contestants; C is always among them if there are any, as the baseline.
 fn wanted(settings: &Settings) -> Vec<Runner> {
     let wants = |runner: &Runner| settings.wants(runner.name());
     let mut runners: Vec<Runner> = Runner::ALL.into_iter().filter(wants).collect();
@@ -329,7 +330,7 @@ fn entry(tracer: &str, case: String, predicates: Option<usize>) -> Entry {
     }
 }
 
-/// Whether the user wants to.
+/// Fails if the user has interrupted the run.
 fn go_on() -> Result<()> {
     if trackway_bench_engine::signals::stopped() { Err(Error::Interrupted) } else { Ok(()) }
 }

@@ -20,12 +20,12 @@ use super::questions::{Event, Question};
 /// Answers so many times; how often with yes.
 pub(super) type Batch<'a> = Box<dyn FnMut(u64) -> Result<u64> + 'a>;
 
-/// How long a batch is to take, in ns of the thread on its CPU.
+/// Duration of a batch, in ns of the thread on its CPU.
 const BATCH_NS: u64 = 1_000_000;
 /// Most calls of a batch.
 const CALLS_MAX: u64 = 1 << 24;
 
-/// What contestants get for a question.
+/// A question, compiled for the contestants.
 pub(super) struct Asked<'a> {
     question: Question,
     bytes: Vec<u8>,
@@ -72,7 +72,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What a filter of ours answers about `event` first, from its bytes on.
+/// Returns the first answer of Trackway's filter to `event`, from its bytes on.
 pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
     let (alternative, program) = ours::decoded(bytes)?;
     let verified = ours::verified(program, alternative.needs_count())?;
@@ -91,7 +91,7 @@ fn framed<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
     frame
 }
 
-/// Whether filters become machine code here: rbpf's are for the same processor.
+/// True if filters become machine code here: rbpf's are for the same processor.
 pub(super) const HAS_CODE: bool = cfg!(target_arch = "x86_64");
 
 /// A C function, called through a pointer that the compiler knows nothing of.
@@ -200,7 +200,7 @@ pub(super) fn check(asked: &Asked<'_>, runner: Runner) -> Result<()> {
     Ok(())
 }
 
-/// How many calls take as long as a batch is to take; nobody has been warmed up before.
+/// Returns the number of calls in a batch of the intended duration, without a warm-up.
 pub(super) fn calls_of_a_batch(batch: &mut Batch<'_>, answer: bool) -> Result<u64> {
     let mut calls = 64;
     while calls < CALLS_MAX {

@@ -1,4 +1,4 @@
-//! What filters set out to reach, held against what was measured. Reported, never asserted.
+//! Goals for filters, judged by the measured figures. Reported, never asserted.
 
 use trackway_bench_engine::ratios::{ByRound, Form, Told, least, most_of_all};
 use trackway_bench_engine::results::{Bar, SuiteRows};
@@ -7,8 +7,8 @@ use super::alone::case;
 use super::chains::{Chain, FilterTracer, Operands, Runner};
 use super::{prepared, traced};
 
-/// How many times less than LTTng's a filter is to take that drops an event, and of how many
-/// predicates, the last of which is false.
+/// Number of times that a filter that drops an event must be faster than LTTng's, and the number of
+/// its predicates, the last of which is false.
 const OF_LTTNG: f64 = 10.0;
 const OF_LTTNG_PREDICATES: usize = 9;
 /// Most that our machine code may take in terms of C, and for how many predicates.
@@ -60,7 +60,7 @@ fn preparation(suite: &SuiteRows) -> Bar {
     )
 }
 
-/// How many times less than LTTng's our filter takes that drops an event.
+/// Judges Trackway's filter that drops an event, relative to LTTng's.
 fn of_lttng(suite: &SuiteRows, operands: Operands) -> Bar {
     let predicates = OF_LTTNG_PREDICATES;
     let case = traced::dropped(operands, predicates);

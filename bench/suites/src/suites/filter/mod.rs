@@ -1,7 +1,7 @@
-//! What a filter costs: by itself, our machine code and our interpreter, beside the same test in C,
-//! called through a pointer on the same frame, and beside rbpf, which runs our bytecode; and in
-//! traced programs, beside LTTng's. Sharma and Dagenais: *Enhanced Userspace and In-Kernel Trace
-//! Filtering for Quasi-Realtime Systems* (2015), figures 10 to 12.
+//! The cost of a filter. By itself: Trackway's machine code and interpreter, next to the same test
+//! in C, called through a pointer on the same frame, and next to rbpf, which runs the same
+//! bytecode. In traced programs: next to LTTng's. Sharma and Dagenais: *Enhanced Userspace and
+//! In-Kernel Trace Filtering for Quasi-Realtime Systems* (2015), figures 10 to 12.
 //!
 //! ```text
 //! chains     what is compared, how predicates are joined, who answers
@@ -45,7 +45,7 @@ use chains::{
 };
 use traced::Traced;
 
-/// What a turn is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     /// A filter by itself.

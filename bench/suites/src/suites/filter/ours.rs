@@ -12,7 +12,7 @@ use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
 
 use trackway_bench_engine::error::{Error, Result};
 
-/// What the bench calls filters where it complains about them.
+/// Name of filters in errors.
 pub(super) const WHAT: &str = "the filter";
 
 /// A filter's bytes, as a recorder would publish them.
@@ -45,7 +45,7 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Of a program.
+    /// Makes the machine code of a program.
     pub(super) fn new(verified: &Verified<'_>) -> Result<Self> {
         let len = verified.program().len();
         let (mut code, mut places) = (vec![0; len * INSN_CODE_BYTES_MAX], vec![0; len + 1]);
@@ -65,7 +65,7 @@ impl Code {
         }
         let pages = Self { start, bytes: code.len() };
         let protection = libc::PROT_READ | libc::PROT_EXEC;
-        // SAFETY: the mapping is ours, writable, as long as the code, and nobody has it yet.
+        // SAFETY: the mapping is ours, writable, as long as the code, and not shared yet.
         let result = unsafe {
             start.cast::<u8>().copy_from_nonoverlapping(code.as_ptr(), code.len());
             libc::mprotect(start, code.len(), protection)
@@ -76,7 +76,7 @@ impl Code {
         Ok(pages)
     }
 
-    /// Where it begins. To be called no longer than this is there.
+    /// Returns the entry point. It must not be called after this value is dropped.
     pub(super) fn entry(&self) -> Entry {
         // SAFETY: the pages hold what was emitted, from its beginning, which is an entry.
         unsafe { std::mem::transmute::<*mut libc::c_void, Entry>(self.start) }

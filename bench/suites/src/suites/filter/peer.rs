@@ -17,7 +17,7 @@ pub(super) type Function = unsafe extern "C" fn(slots: *const u64, bytes: *const
 
 /// Compilers, the first that is here.
 const COMPILERS: [&str; 2] = ["clang", "cc"];
-/// How they are called.
+/// Compiler flags of the C functions.
 const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-fPIC", "-shared"];
 
 /// A library of questions. It stays loaded as long as the process lives: it is small, and so its

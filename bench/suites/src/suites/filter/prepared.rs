@@ -1,4 +1,4 @@
-//! What a filter takes from its text to its first answer.
+//! The time from a filter's text to its first answer.
 
 use std::time::Instant;
 
@@ -10,16 +10,17 @@ use super::chains::{Chain, Operands, predicates_words};
 use super::questions::Question;
 use super::{contest, ours};
 
-/// How many predicates the filter has.
+/// Number of predicates of the filter.
 const PREDICATES: usize = 50;
-/// How often it is prepared in a round.
+/// Number of preparations in a round.
 const TIMES: usize = 10;
 const TIMES_QUICK: usize = 3;
-/// What else is known: parsed, compiled and encoded; decoded, verified, made machine code, called.
+/// Keys of extra figures: parsed, compiled and encoded; decoded, verified, made machine code,
+/// called.
 const TO_BYTES: &str = "text to bytecode, µs";
 const TO_ANSWER: &str = "bytecode to answer, µs";
 
-/// What is done, in words.
+/// Returns the name of the case.
 pub(super) fn case(operands: Operands) -> String {
     format!("{}, from text to answer, {}", operands.name(), predicates_words(PREDICATES))
 }

@@ -1,10 +1,10 @@
 //! Programs that emit the events that traced filters are asked about: one with LTTng-UST's
 //! tracepoints, one with ours; from the same questions, with the same values.
 //!
-//! Main invariants: predicate n of a question asks for field n of the event, whose value is in
-//! memory that the compiler knows nothing of; a loop's first event, the one with number 0, is one
-//! of which all predicates are true, so that a filter that drops all others leaves one that shows
-//! that somebody was recording.
+//! Main invariants: predicate n of a question tests field n of the event, whose value is in memory
+//! that the compiler has no information about; all predicates are true for a loop's first event,
+//! number 0, so that a filter that drops all other events leaves one that shows that a session was
+//! recording.
 
 use std::fmt::Write as _;
 

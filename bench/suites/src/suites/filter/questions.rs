@@ -1,5 +1,5 @@
-//! What is asked: chains of predicates that no compiler can make fewer, as text for a filter, as C,
-//! and what an event must have for each of them to be true or false.
+//! Questions: chains of predicates that no compiler can shorten, as text for a filter, as C, and
+//! the values of an event that make each of them true or false.
 //!
 //! Main invariant: the predicate with number n looks at slot n only, and at a constant of its own;
 //! the C function asks the same of the same slots in the same order.
@@ -22,11 +22,11 @@ const STRING_BYTES: (usize, usize) = (8, 5);
 /// A filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Question {
-    /// What its predicates compare.
+    /// The operands of its predicates.
     pub(super) operands: Operands,
-    /// Whether one of them is enough.
+    /// True if one true predicate is enough.
     pub(super) is_or: bool,
-    /// How many there are; 64 at most.
+    /// Number of predicates; 64 at most.
     pub(super) predicates: usize,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Question {
 pub(super) struct Event {
     /// A slot for each predicate.
     pub(super) slots: Vec<u64>,
-    /// What the words of strings count from the beginning of.
+    /// Bytes that the words of strings point into.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ impl Question {
         all.join(if self.is_or { " || " } else { " && " })
     }
 
-    /// What the events have that it is for.
+    /// Returns the layout of the filter's events.
     pub(super) fn layout(self) -> Layout {
         let field = |number| Member {
             name: format!("f{number}"),
@@ -114,7 +114,7 @@ impl Question {
         event
     }
 
-    /// What the filter says of such an event.
+    /// Returns the filter's answer to an event with these truths.
     pub(super) fn answer(self, truths: &[bool]) -> bool {
         match self.is_or {
             true => truths.contains(&true),
@@ -162,7 +162,7 @@ const fn operator(number: usize) -> &'static str {
     OPERATORS[number % OPERATORS.len()]
 }
 
-/// What field `number` is compared with: every other needs more than 16 bits.
+/// Returns the constant that field `number` is compared with: every other needs more than 16 bits.
 const fn constant(number: usize) -> u64 {
     404 + 7919 * number as u64 + if number % 2 == 1 { 1_000_000 } else { 0 }
 }

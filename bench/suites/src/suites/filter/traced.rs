@@ -1,10 +1,10 @@
-//! What a filter costs in a traced program: events that no session wants, events that are recorded
-//! without a filter, and events that a filter takes or drops; of LTTng-UST and of ours.
+//! The cost of a filter in a traced program: events that no session records, events that are
+//! recorded without a filter, and events that a filter takes or drops; of LTTng-UST and of
+//! Trackway.
 //!
-//! LTTng's filter cannot be called alone, so a figure is a loop of tracepoints, and the filter's
-//! share what that takes beyond another row of the same round: for events that are dropped, beyond
-//! a loop of events that nobody wants; for events that are taken, beyond a loop in which all are
-//! recorded.
+//! LTTng's filter cannot be called alone. So a figure is a loop of tracepoints, and the filter's
+//! share is the difference to another row of the same round: for dropped events, to a loop of
+//! events that no session records; for accepted events, to a loop in which all are recorded.
 //!
 //! Main invariant: what is dropped leaves no record but that of the first event, which every filter
 //! takes; and what is taken is recorded or counted, every event, by the tracer's own output.
@@ -39,10 +39,10 @@ const BATCHES_QUICK: u32 = 20;
 /// Events of a batch: less than a millisecond of the slowest, so that most batches are not
 /// interrupted where others compete for the CPUs.
 const EVENTS: u64 = 2_000;
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "filter-trace";
 
-/// What is done with a loop's events.
+/// The treatment of a loop's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     tracer: FilterTracer,
@@ -210,7 +210,7 @@ impl Traced {
 }
 
 impl Way {
-    /// Whether a filter lets none of its events pass but the first.
+    /// Returns true if a filter drops all of its events but the first.
     fn is_dropped(self) -> bool {
         self.chain.is_some_and(|chain| chain != Chain::AndTrue)
     }
@@ -249,7 +249,7 @@ impl Way {
     }
 }
 
-/// What a filter is about that drops events by its last predicate.
+/// Returns the case of a filter that drops events by its last predicate.
 pub(super) fn dropped(operands: Operands, predicates: usize) -> String {
     let (tracer, chain) = (FilterTracer::Trackway, Some(Chain::AndFalseLast));
     Way { tracer, operands, is_on: true, chain, predicates }.case()
@@ -296,7 +296,7 @@ fn program_name(tracer: FilterTracer) -> &'static str {
     }
 }
 
-/// Whether all events are accounted for: the first only if the others were dropped.
+/// Checks that all events are accounted for: only the first one if the others were dropped.
 fn check(way: Way, account: &Account) -> Result<()> {
     let is_right = match way.is_dropped() {
         true => account.recorded == 1 && account.lost + account.overwritten == 0,

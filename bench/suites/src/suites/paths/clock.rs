@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use trackway_abi::session::Clock as ClockLine;
 use trackway_sys::clock::{monotonic_ns, sleep_ns, tsc};
 
-/// Which clock.
+/// A clock that stamps events.
 pub(super) trait Clock: Sync {
     /// ns.
     fn now(&self) -> u64;
@@ -19,7 +19,7 @@ pub(super) trait Clock: Sync {
 /// one).
 pub(super) struct Line(ClockLine);
 
-/// How long the counter is compared with the system's clock, in ns.
+/// Time for which the counter is compared with the system's clock, in ns.
 const CALIBRATION_NS: u64 = 10_000_000;
 
 impl Line {
@@ -66,8 +66,8 @@ impl Line {
     #[inline(always)]
     fn read(&self) -> Option<u64> {
         let line = &self.0;
-        // As in the agent: Acquire, fence and second look pair with a recorder that renews the
-        // line. Here nobody does, but looking is part of the cost.
+        // ORDERING: as in the agent: Acquire, fence and second load pair with a recorder that
+        // renews the line. No recorder does so here, but the loads are part of the cost.
         let sequence = line.sequence.load(Ordering::Acquire);
         let base_tsc = line.base_tsc.load(Ordering::Relaxed);
         let multiplier = line.multiplier.load(Ordering::Relaxed);

@@ -17,7 +17,7 @@ use super::ways::{Contender, Record};
 /// Events between two looks at the clock.
 const BATCH_EVENTS: u64 = 5_000;
 
-/// What became of the events of a run.
+/// The count of a run's events by their outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Events emitted.
@@ -123,13 +123,13 @@ impl Runner {
         Ok(middle(fast).zip(middle(switches)))
     }
 
-    /// How often an event has opened a sub-buffer.
+    /// Returns the part of events that have opened a sub-buffer.
     pub(super) fn switches_per_event(&self) -> f64 {
         self.tally.switches as f64 / self.tally.emitted as f64
     }
 
-    /// What became of all events, if the buffers hold what was recorded. One thread on one CPU
-    /// leaves no gaps.
+    /// Returns the account of all events, if the buffers hold all that were recorded. One thread on
+    /// one CPU leaves no gaps.
     pub(super) fn check(&self) -> Result<Account> {
         let found = self.contender.find(self.staged.body_bytes)?;
         let gaps: u64 = found.iter().map(|found| found.gaps).sum();
@@ -143,13 +143,13 @@ impl Runner {
 }
 
 impl Runner {
-    /// Emits so many events that nobody measures.
+    /// Emits events that are not measured.
     pub(super) fn skip(&mut self, events: u64) {
         self.emit(events);
     }
 }
 
-/// What stepping through events needs.
+/// Methods for stepping through events.
 #[cfg(target_arch = "x86_64")]
 impl Runner {
     /// Emits events until one opens a sub-buffer, at most `most`; how many.
@@ -168,8 +168,8 @@ impl Runner {
     }
 }
 
-/// What became of the events, if buffers hold what was recorded, by their own count, and no more
-/// than that is in them.
+/// Computes the account of the events, if buffers hold, by their own count, exactly those that were
+/// recorded.
 fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Account> {
     let mut all = Found::default();
     found.iter().for_each(|found| all.add(found));
@@ -187,8 +187,8 @@ fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Accoun
     Err(Error::output(contender.way.name(), message))
 }
 
-/// What `work` takes, in ticks of the counter, by itself: nothing before it is still under way when
-/// it begins, nothing of it but stores when it ends.
+/// Measures `work` alone, in ticks of the counter: no earlier instruction is still in flight when
+/// it begins, and nothing of it but stores is when it ends.
 #[inline(always)]
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     load_fence();
@@ -213,10 +213,10 @@ fn median(figures: &[f64]) -> Option<f64> {
     Spread::of(figures).map(|spread| spread.median)
 }
 
-/// What threads came to that emitted at once.
+/// The result of threads that emitted at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AtOnce {
-    /// What became of their events.
+    /// The count of their events.
     pub(super) tally: Tally,
     /// By the buffers.
     pub(super) account: Account,
@@ -302,7 +302,7 @@ mod tests {
                 runner.tally.recorded -= 2;
                 assert!(runner.check().is_err(), "{way:?}: one too many");
                 runner.tally.recorded += 1;
-                // One number is left out, and nobody says that an event was lost.
+                // The runner skips a number without a count of lost events.
                 runner.emit(1);
                 runner.tally.emitted += 1;
                 runner.emit(1);

@@ -1,7 +1,8 @@
 //! Buffers in memory of our own, laid out as in the window: control lines, then sub-buffers; and
 //! what is found in them afterwards.
 //!
-//! Main invariant: nobody is believed. After each run the records are looked for in the bytes.
+//! Main invariant: no writer's own count is trusted. After each run the bytes are searched for the
+//! records.
 
 use std::io;
 use std::ptr;
@@ -52,13 +53,13 @@ impl Map {
         Ok(Self { base: base.cast(), bytes })
     }
 
-    /// Where byte `at` is mapped.
+    /// Returns the address of byte `at`.
     #[inline(always)]
     pub(super) fn at(&self, at: u64) -> *mut u8 {
         self.base.wrapping_add(at as usize)
     }
 
-    /// Whether `bytes` at `at` are in it.
+    /// Returns true if `bytes` at `at` are within the buffer.
     #[inline(always)]
     pub(super) fn holds(&self, at: u64, bytes: usize) -> bool {
         at.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes as u64)
@@ -103,7 +104,7 @@ impl claim::Copy for Map {
     }
 }
 
-/// What is in a buffer after a run.
+/// The content of a buffer after a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// Records that its own counters say it took.
@@ -156,18 +157,18 @@ impl Found {
 
 const _: () = assert!(ID < TAG_MEDIUM && Staged::BODY_BYTES_MIN >= 4);
 
-/// Whether a thread's next number is this one.
+/// Returns true if a thread's next number is this one.
 const fn follows(last: u32, number: u32) -> bool {
     let mask = (1 << NUMBER_BITS) - 1;
     last & !mask == number & !mask && last.wrapping_add(1) & mask == number & mask
 }
 
-/// A buffer that somebody writes into.
+/// A buffer for writers.
 pub(super) trait Ring: Sync + Sized {
     /// An empty one, as a flight recorder: it is never full.
     fn new(geometry: Geometry) -> Result<Self>;
 
-    /// What is in it, while nobody writes; all of its bodies have so many bytes.
+    /// Searches the buffer for records while nothing writes; all of their bodies have `body_bytes`.
     fn find(&self, body_bytes: usize) -> Result<Found>;
 }
 
@@ -216,7 +217,7 @@ impl Ring for OurRing {
         let damaged = |damage| Error::output("a region", damage);
         let region = self.region();
         let snapshot = region.snapshot().map_err(damaged)?;
-        // Nobody writes, so the slot is stable.
+        // Nothing writes, so the slot is stable.
         let counted = snapshot.events.ok_or_else(|| Error::output("a region", "it changes"))?;
         let mut found = Found { counted, ..Found::default() };
         let oldest = region.oldest_index(snapshot.head);

@@ -1,5 +1,6 @@
-//! What keeping writers apart costs, and which of its code paths an event takes: ours beside the
-//! 2012 paper's reserve and commit, a mutex, and blocked signals, with the buffers by themselves.
+//! The cost of keeping writers apart, and the cost of each code path of an event: Trackway's
+//! protections next to the 2012 paper's reserve and commit, a mutex, and blocked signals. The
+//! buffers are measured by themselves.
 //!
 //! ```text
 //! staged     an event as its site leaves it
@@ -45,7 +46,7 @@ const SHIFTS: (u32, u32) = (16, 4);
 /// Sizes and numbers of sub-buffers, as powers of two: 4 KiB to 4 MiB, in rings of 1 MiB as long as
 /// that is possible.
 const SIZES: [(u32, u32); 6] = [(12, 8), (14, 6), (16, 4), (18, 2), (20, 1), (22, 1)];
-/// How many of these are in rings of the same size.
+/// Number of these that are in rings of the same size.
 const SAME_RING: usize = 4;
 /// Payloads, in bytes: a `u32`, and eight of them.
 const PAYLOADS: [usize; 2] = [4, 32];
@@ -59,14 +60,14 @@ const OVERSUBSCRIBED: [usize; 2] = [2, 8];
 #[cfg(target_arch = "x86_64")]
 const STEPPED: (u32, u64) = (2, 12);
 
-/// What else there is to know of rows.
+/// Keys of rows' extra figures.
 const MILLIONS: &str = "million events/s";
 const LOST: &str = "lost, %";
 const RESTARTS: &str = "restarts in a million";
 #[cfg(target_arch = "x86_64")]
 const ATOMIC: &str = "atomic instructions";
 
-/// Which clock events are stamped with.
+/// The clock that stamps events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClockKind {
     /// The processor's counter, as the product reads it.
@@ -84,7 +85,7 @@ enum Path {
     Switch,
 }
 
-/// What a row asks.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Question {
     /// An event of so many bytes, in a loop.
@@ -140,8 +141,8 @@ impl Question {
         all
     }
 
-    /// Whether it is asked of a way: of one that is not fit for use, only what tells why it is
-    /// here.
+    /// Returns true if a protection has this row: one that is not fit for use has only the rows
+    /// that show why it is listed.
     const fn is_for(self, way: Way) -> bool {
         match self {
             Self::Loop(_, ClockKind::Counter) | Self::Instructions(_) => true,
@@ -166,7 +167,7 @@ fn threads(cpus: usize) -> Vec<usize> {
     counts
 }
 
-/// How much of everything is done.
+/// The amount of work in a run.
 #[derive(Debug, Clone, Copy)]
 struct Dose {
     /// A so-manieth of a ring is filled before anything counts, so that a figure does not depend on
@@ -199,7 +200,7 @@ struct Both {
     account: Account,
 }
 
-/// What a run is of whose figures are two rows'.
+/// The kind of a run that gives figures for two rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunKind {
     Alone,
@@ -216,7 +217,7 @@ pub(crate) struct Paths {
     stepped: Together<Way, Stepped>,
 }
 
-/// What was stepped through, and what became of the events.
+/// The steps of each event, and the account of the events.
 #[cfg(target_arch = "x86_64")]
 type Stepped = (Vec<(staged::Did, stepping::Steps)>, Account);
 
@@ -412,7 +413,7 @@ impl Paths {
     }
 }
 
-/// Whether a child of ours can be stepped through.
+/// Returns true if a child process can be stepped through.
 fn may_step() -> bool {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the child does nothing.
@@ -518,7 +519,7 @@ fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 
 /// Most that a protection may cost beyond none, as a ratio.
 const ABOVE_FLOOR: f64 = 1.25;
-/// How much worse than one thread as many as there are CPUs may do.
+/// Largest ratio of one thread on each CPU to one thread alone.
 const MORE_THREADS: f64 = 1.10;
 
 /// The bars of this suite.

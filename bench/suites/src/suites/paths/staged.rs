@@ -11,7 +11,7 @@ pub(super) const THREADS_MAX: usize = 1 << (32 - NUMBER_BITS);
 /// Most bytes of a payload.
 const BODY_BYTES_MAX: usize = 256;
 
-/// What became of an event. What records it returns this as a number.
+/// The outcome of an event. The code that records returns it as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Did {

@@ -41,7 +41,7 @@ impl Steps {
     }
 }
 
-/// What most of these events take, and the most that one does.
+/// Returns the most frequent steps of these events, and the most that one event takes.
 pub(super) fn usual(events: &[(Did, Steps)], did: Did) -> Option<(Steps, u64)> {
     let mut times: BTreeMap<Steps, u64> = BTreeMap::new();
     for (_, steps) in events.iter().filter(|event| event.0 == did) {

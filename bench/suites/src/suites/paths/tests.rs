@@ -1,4 +1,4 @@
-//! What the suite tells of ways, and what it is held against.
+//! The suite's goals, and its rows for each protection.
 
 use trackway_bench_engine::results::Verdict;
 use trackway_bench_engine::results::fixtures::{steady, suite};

@@ -1,5 +1,5 @@
-//! What the preload helper `libc` costs a program that allocates: while nobody records and while
-//! somebody does, beside LTTng's library of that kind; and what it costs programs that people use.
+//! The cost of the preload helper `libc` for a program that allocates: with and without a session,
+//! next to LTTng's library of that kind; and its cost for programs in common use.
 //!
 //! ```text
 //! ways      how the program is run: alone, with something between, with a helper, recorded
@@ -30,10 +30,10 @@ const NAME: &str = "preload";
 const WARM_UP: u32 = 3;
 /// Most that an idle helper may cost a program that allocates a lot, in percent.
 const IDLE_PERCENT: f64 = 2.0;
-/// How installed programs are run.
+/// Ways in which installed programs are run.
 const REAL_WAYS: [Way; 3] = [Way::Plain, Way::Interposed, Way::Idle];
 
-/// What a row runs.
+/// The program of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// A program of ours (`workloads/allocate.c`).
@@ -47,11 +47,11 @@ enum What {
 struct Turn {
     what: What,
     way: Way,
-    /// How often it was measured.
+    /// Number of measurements.
     times: usize,
 }
 
-/// What is measured with.
+/// The built and installed programs.
 struct Made {
     ways: Ways,
     /// Installed programs, and how often each calls the allocator.
@@ -181,7 +181,7 @@ impl Preload {
     }
 }
 
-/// What the helper is to cost at most.
+/// Returns the goals for the helper's cost.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let row = |way: Way, program: Program| suite.row(way.tracer(), program.name());
     let percent = |row: Option<&Row>| {

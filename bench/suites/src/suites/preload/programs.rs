@@ -35,7 +35,7 @@ pub(super) struct Absent {
 const FOLDER: &str = "programs";
 /// Words of the text that is read.
 const WORDS: usize = 300_000;
-/// Of so many words one has a record, in JSON.
+/// Ratio of words to records, in JSON.
 const RECORDED: usize = 8;
 /// Functions of the C file that is compiled.
 const FUNCTIONS: usize = 60;
@@ -172,7 +172,7 @@ impl Found {
 }
 
 impl Real {
-    /// What is to be run, to follow a recorder's `--`.
+    /// Returns the command that follows a recorder's `--`.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         [self.executable.as_str()].into_iter().chain(self.arguments.iter().map(String::as_str))
     }

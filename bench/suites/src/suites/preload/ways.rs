@@ -1,4 +1,4 @@
-//! How a program is run: the same program, in surroundings that differ.
+//! Ways to run a program: the same program, in different surroundings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,9 +20,9 @@ use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings}
 
 /// The workload.
 const PROGRAM: &str = "allocate";
-/// What only comes between.
+/// The library that only interposes.
 const INTERPOSED: &str = "interpose";
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "preload-trace";
 
 /// A program that allocates (`workloads/allocate.c`).
@@ -59,16 +59,16 @@ impl Program {
     }
 }
 
-/// How a program is run.
+/// A way to run a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// Alone.
     Plain,
     /// With a library between it and malloc that does nothing.
     Interposed,
-    /// With our helper, while nobody records.
+    /// With the preload helper, without a session.
     Idle,
-    /// With LTTng's, its daemon running, while nobody records.
+    /// With LTTng's wrapper and daemon, without a session.
     LttngIdle,
     /// With our helper, into a flight recorder.
     Recorded,
@@ -100,7 +100,7 @@ impl Way {
     }
 }
 
-/// What a run gave.
+/// The result of a run.
 pub(super) struct Run {
     pub(super) batches: Vec<Batch>,
     pub(super) account: Option<Account>,
@@ -223,8 +223,8 @@ impl Ways {
         Ok(())
     }
 
-    /// A program that is installed, alone, with what only comes between, or with our helper while
-    /// nobody records.
+    /// Returns the command of an installed program: alone, with a library that only interposes, or
+    /// with the helper without a session.
     pub(super) fn real(&self, place: &Place, program: &Real, way: Way) -> Result<Command> {
         let mut command = program.command();
         self.surround(&mut command, place, way)?;
@@ -255,7 +255,8 @@ impl Ways {
         command
     }
 
-    /// Of a window that only the bench uses; where nobody records, of one that no session was in.
+    /// Returns the folder of a window that only the bench uses; without a session, of one that
+    /// never had a session.
     fn window_dir(place: &Place, way: Way) -> Result<PathBuf> {
         if way == Way::Recorded {
             return Ok(place.window_dir().to_owned());
@@ -273,8 +274,8 @@ impl Ways {
     }
 }
 
-/// What the recorder says of its events, of which there must be one for each of these calls; there
-/// are some more, of the program's beginning and end.
+/// Returns the account of a recording by its summary. There must be one event for each of these
+/// calls, and some more, from the program's start and end.
 fn account(trace: &Path, calls: u64) -> Result<Account> {
     account_of(&summary(trace)?, calls)
 }

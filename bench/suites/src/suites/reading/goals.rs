@@ -1,4 +1,4 @@
-//! What the reader set out to reach, held against what was measured. Reported, never asserted.
+//! The reader's goals, judged by the measured figures. Reported, never asserted.
 
 use trackway_bench_engine::ratios::{ByRound, Form, least, most, most_of_all};
 use trackway_bench_engine::results::{Bar, SuiteRows};
@@ -6,13 +6,13 @@ use trackway_bench_engine::results::{Bar, SuiteRows};
 use super::works::{Size, Tool, TraceKind, Work};
 use super::{EVENTS_M, PEAK, first_line_case, speed_case};
 
-/// How much faster than babeltrace2 it must be.
+/// Number of times that the reader must be faster than babeltrace2.
 const TIMES: f64 = 10.0;
 /// Most that the first line may take, in ms.
 const FIRST_LINE_MS: f64 = 100.0;
-/// How many MiB more a trace with four million events more may need: what is left of the reader's
-/// buffers where the smaller one does not fill them. A reader that kept a byte of each event would
-/// need more.
+/// Additional MiB that a trace with four million more events may need: the part of the reader's
+/// buffers that the smaller one does not fill. A reader that kept a byte of each event would need
+/// more.
 const GROWTH_MIB: f64 = 4.0;
 
 /// All bars.
@@ -38,7 +38,8 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// Where the other reader does not read the large trace, its speed is that of the small one.
+/// Judges the speed on the large trace; if the other reader does not read it, its speed on the
+/// small one counts.
 fn speed_bar(
     suite: &SuiteRows,
     kind: TraceKind,

@@ -10,7 +10,7 @@ use super::traces::TraceFolder;
 use crate::trace_check;
 use crate::tracers::Lttng;
 
-/// Whether it can be recorded here; why not.
+/// Checks that LTTng can record the trace here; else returns the reason.
 pub(super) fn availability(place: &Place) -> std::result::Result<(), String> {
     match Lttng::alone().availability(place) {
         Availability::Ready => Ok(()),

@@ -1,4 +1,4 @@
-//! What reading a trace costs: `trackway print` beside babeltrace2.
+//! The cost of reading a trace: `trackway print` next to babeltrace2.
 //!
 //! ```text
 //! works   the readers, what each is asked to do, and with which traces
@@ -32,21 +32,21 @@ use works::{BABELTRACE2, Size, Tool, TraceKind, Work};
 /// Events of a small trace: some seconds of babeltrace2.
 const EVENTS: u64 = 1_000_000;
 const EVENTS_QUICK: u64 = 200_000;
-/// How many times as many events a large one has: the bars are about 22 million of them, of one
-/// kind of trace; the others are to show that memory does not grow.
+/// Ratio of events between a large trace and a small one: the bars use about 22 million events, of
+/// one kind of trace; the other large traces show that memory does not grow.
 const LARGER: u64 = 5;
 const LARGER_NUMBERS: u64 = 22;
 const MIB: f64 = 1_048_576.0;
 
-/// What else is known of a run: the greatest resident set; how many CPUs were busy, as a mean; how
-/// large the trace's streams are.
+/// Keys of a run's extra figures: the greatest resident set; the mean number of busy CPUs; the size
+/// of the trace's streams.
 const PEAK: &str = "most memory, MiB";
 const BUSY: &str = "CPUs busy";
 const TRACE: &str = "trace, MiB";
-/// How many millions of events it has.
+/// Millions of events in the trace.
 const EVENTS_M: &str = "events, M";
 
-/// What a turn is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
     tool: Tool,
@@ -74,8 +74,8 @@ impl Turn {
         }
     }
 
-    /// What it is told in terms of: the other reader of the same trace; of a larger one, ours of
-    /// the small one.
+    /// Returns the turn of the row's baseline: the other reader of the same trace; for a large
+    /// trace, the same reader of the small one.
     fn beside(self) -> Option<Self> {
         match (self.tool, self.size) {
             (Tool::Babeltrace2, _) => None,
@@ -89,7 +89,7 @@ impl Turn {
 struct Traces {
     kind: TraceKind,
     made: std::result::Result<[TraceFolder; 2], Missing>,
-    /// What is wrong with what is said about it: by whom, for which work.
+    /// Wrong outputs: the tool, its work, and the fault.
     wrong: Vec<(Tool, Work, String)>,
 }
 
@@ -184,7 +184,7 @@ impl Suite for Reading {
 }
 
 impl Reading {
-    /// Who takes part, the other reader always: others are told in terms of it.
+    /// Returns the selected tools; always the other reader, which is the baseline.
     fn tools(&self, settings: &Settings) -> Vec<Tool> {
         let is_in = |tool: &Tool| match tool {
             Tool::Babeltrace2 => true,
@@ -283,7 +283,7 @@ const fn sizes(kind: TraceKind, quick: bool) -> [u64; 2] {
     }
 }
 
-/// Whether these are the same program.
+/// Returns true if these are the same program.
 fn is_same(one: Tool, other: Tool) -> bool {
     (one == Tool::Babeltrace2) == (other == Tool::Babeltrace2)
 }
@@ -295,7 +295,7 @@ fn absent(tool: Tool) -> Option<String> {
 }
 
 impl Traces {
-    /// What each program says of the small trace, and whether it is right.
+    /// Runs each tool on the small trace, and checks its output.
     fn ask(&mut self, context: &SuiteContext<'_>, tools: &[Tool]) -> Result<()> {
         let Ok([small, _]) = &self.made else { return Ok(()) };
         let mut first: Option<Text> = None;
@@ -355,7 +355,7 @@ fn keep(
     }
 }
 
-/// Whether a text is the first one's, and has a line for each event.
+/// Checks that a text equals the first one, and has a line for each event.
 fn agree(tool: Tool, text: Text, first: Text, events: u64) -> Result<()> {
     if text == first && text.lines == events {
         return Ok(());

@@ -30,7 +30,7 @@ const PACKET_BYTES: usize = 64 << 10;
 const STEP_NS: u64 = 400;
 /// When a trace begins, on its clock, in ns.
 const BEGIN_NS: u64 = 3_600_000_000_000;
-/// What the clock's zero is since 1970, in ns: the traces are of 2026.
+/// Offset of the clock's zero to 1970, in ns: the traces are of 2026.
 const CLOCK_OFFSET_NS: i64 = 1_795_228_670_847_582_868;
 /// Identity of the traces.
 const UUID: [u8; 16] = *b"trackway reading";
@@ -42,7 +42,7 @@ const EVENT_BYTES_MAX: u64 = 64;
 pub(super) struct TraceFolder {
     pub(super) path: PathBuf,
     pub(super) events: u64,
-    /// Of its streams.
+    /// Bytes of its streams.
     pub(super) bytes: u64,
 }
 

@@ -20,32 +20,32 @@ pub(super) enum Tool {
     Babeltrace2,
 }
 
-/// What a reader is asked to do.
+/// The work of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// All events as lines of text.
     Text,
     /// All fields of all events decoded, in the order of time, and no text.
     Decode,
-    /// How many events there are.
+    /// Counts the events.
     Count,
 }
 
-/// Whose traces, and of what.
+/// The writer of traces, and the kind of their events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TraceKind {
-    /// As Trackway writes them: one `u32` and the thread's id.
+    /// Written like Trackway's: one `u32` and the thread's id.
     Numbers,
-    /// As Trackway writes them: numbers, requests with a path, messages.
+    /// Written like Trackway's: numbers, requests with a path, messages.
     Strings,
     /// Recorded by LTTng-UST: one `u32` and the thread's id.
     Lttng,
 }
 
-/// How large a trace is.
+/// The size of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
-    /// What all readers read.
+    /// The trace that all readers read.
     Small,
     /// Many times that: what ours reads as well, as what it needs must not grow with the trace.
     Large,
@@ -141,7 +141,7 @@ impl Tool {
         command
     }
 
-    /// How many events it says that there are, when asked for that.
+    /// Parses the number of events from the output of the command that counts them.
     pub(super) fn counted(self, output: &str) -> Result<u64> {
         let missing = || Error::output(self.name(), "it does not say how many events there are");
         let number = match self {

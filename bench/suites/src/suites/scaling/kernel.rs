@@ -1,8 +1,8 @@
-//! What a traced system call takes in each of several threads, on a CPU each: where tracers of the
-//! kernel share a lock, or a number that all CPUs count on, it takes the longer the more there are.
+//! The duration of a traced system call in each of several threads, on a CPU each: where kernel
+//! tracers share a lock, or a counter of all CPUs, it grows with the number of threads.
 //!
-//! Main invariant: a run's events have room in the buffers, so that nobody drains them meanwhile on
-//! a CPU that another thread has; and all of them must be there.
+//! Main invariant: a run's events fit in the buffers, so that no recorder drains them meanwhile on
+//! a thread's CPU; and all of them must be there.
 
 use trackway_bench_engine::case::Plan;
 use trackway_bench_engine::error::{Error, Result};
@@ -22,7 +22,7 @@ const CALL: &str = "getppid";
 const PLAN: Plan = Plan { warm_up: 10, batches: 40 };
 const CALLS: u32 = 400;
 
-/// What else is known: of what is added to a call, beside what is where one thread calls alone.
+/// Key of the extra figure: the added cost of a call, relative to that of one thread alone.
 const OF_ONE: &str = "added, in terms of one thread";
 
 /// All that take part, the untraced first: the others are told in its terms.
@@ -105,7 +105,7 @@ impl InKernel {
     }
 }
 
-/// How many threads call, on so many CPUs: each has its own.
+/// Returns numbers of calling threads for a number of CPUs: each thread has its own.
 fn threads(cpus: usize) -> impl Iterator<Item = u32> {
     let doubled = std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2));
     doubled.take_while(move |&threads| threads as usize <= cpus.max(1))
@@ -129,7 +129,7 @@ fn case(threads: u32) -> String {
     format!("{CALL}, {threads} thread{plural}")
 }
 
-/// What a run of so many threads says.
+/// Parses the result of a run of `threads` threads.
 fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
     // bpftrace says things of its own in between.
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("batch ")).collect();
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!([of(1), of(2), of(6)], [vec![1], vec![1, 2], vec![1, 2, 4]]);
     }
 
-    /// What the workload says of these threads, with what a tracer has found.
+    /// Returns a run as the workload reports it, with the tracer's events.
     fn ran(threads: u32, batches: u32, events: u64) -> Ran {
         let line = |thread: u32, number: u32| {
             // Those that warm up take longer, and so does an interrupted one of the others.

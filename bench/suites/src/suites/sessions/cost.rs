@@ -1,4 +1,4 @@
-//! What an event costs that no session wants, that one records, and that several do.
+//! The cost of an event that no session records, that one records, and that several record.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workload::{self, Batch};
@@ -11,7 +11,7 @@ use super::host::{Buffers, Host, Kind, Wanted};
 use super::programs::{batches, emitted, paced};
 use super::{OURS, THEIRS};
 
-/// How many sessions ours are measured with; a window has room for 32.
+/// Numbers of sessions for Trackway; a window has room for 32.
 pub(super) const OF_OURS: [u32; 4] = [1, 2, 4, 32];
 /// The same for LTTng's.
 pub(super) const OF_THEIRS: [u32; 3] = [1, 2, 4];
@@ -29,11 +29,11 @@ const DISK_WARM_UP: u32 = 10;
 /// Time from one burst to the next where a recorder drains, in µs: time enough for 32 recorders.
 const PERIOD_US: u64 = 50_000;
 
-/// What else is known of rows, from several of them.
+/// Keys of rows' extra figures that need several rows.
 const EACH_FURTHER: &str = "each further session, ns";
 const IN_TERMS_OF_ONE: &str = "in terms of 1 session";
 
-/// How it is called.
+/// Returns the name of the case.
 pub(super) fn case(kind: Kind, sessions: u32) -> String {
     let plural = if sessions == 1 { "" } else { "s" };
     format!("{sessions} session{plural}, {}", kind.words())

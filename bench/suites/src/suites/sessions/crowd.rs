@@ -22,33 +22,33 @@ const RATE: u64 = 1000;
 const EVENTS: u64 = 5;
 /// Most of them at a time.
 const ALIVE_MAX: u64 = 16;
-/// How long processes are started, in seconds, and before anything is held against what is left.
+/// Time during which processes are started, in seconds, and its part before leftovers are counted.
 const SECONDS: u64 = 5;
 const WARM_UP_S: u64 = 1;
 /// Until the recorder has looked at everything that it looks at.
 const REST: Duration = Duration::from_secs(1);
-/// How much longer than it should a run may take, in seconds.
+/// Time that a run may take in addition, in seconds.
 const SPARE_S: u64 = 60;
 
-/// What else is known of it: what there should be none of.
+/// Key of the extra figure that must be zero.
 pub(super) const NOT_COUNTED: &str = "greatest number not counted";
 pub(super) const PLACES: &str = "greatest number of places kept";
 pub(super) const DESCRIPTORS: &str = "greatest number of descriptors left";
 pub(super) const LEFT_KIB: &str = "greatest KiB left";
 
-/// How short-lived processes begin.
+/// The way in which short-lived processes begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Starts {
-    /// As programs that are started.
+    /// Programs that are started.
     Programs,
-    /// As children of one program.
+    /// Children of one program.
     Children,
 }
 
 impl Starts {
     pub(super) const ALL: [Self; 2] = [Self::Programs, Self::Children];
 
-    /// What the processes are.
+    /// Returns the kind of the processes in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Programs => "after programs that were started",
@@ -57,13 +57,13 @@ impl Starts {
     }
 }
 
-/// What the launcher says.
+/// The report of the launcher.
 struct Launched {
     processes: u64,
     ns: u64,
 }
 
-/// What could be left behind by processes that have ended.
+/// Resources that ended processes could leave behind.
 struct Left {
     /// The window, and what is the recorder's own.
     bytes: u64,
@@ -117,7 +117,7 @@ fn launch(ours: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Result<L
     }
 }
 
-/// How many of the processes' events are not in the trace as often as they must be.
+/// Returns the number of the processes' events whose count in the trace is wrong.
 fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
     let most = runs.iter().map(|run| run.processes * EVENTS).max().unwrap_or_default();
     let mut owed = vec![0_i64; most as usize];
@@ -134,7 +134,7 @@ fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
     owed.iter().map(|owed| owed.unsigned_abs()).sum::<u64>() + strange
 }
 
-/// What there is while nothing happens.
+/// Counts the resources while nothing runs.
 fn left(ours: &TrackwaySessions<'_>) -> Result<Left> {
     std::thread::sleep(REST);
     let pid = ours.status(SESSION)?.pid;

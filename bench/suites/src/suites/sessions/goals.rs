@@ -1,4 +1,4 @@
-//! What sessions set out to reach.
+//! Goals for sessions.
 
 use trackway_bench_engine::ratios::at_most;
 use trackway_bench_engine::ratios::{ByRound, Form, most};
@@ -40,7 +40,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// How long an event is on its way at worst; if one is out of order, for ever.
+/// Returns the longest way of an event to the reader, in ms; infinity if one is out of order.
 fn live_ms(row: &Row) -> Option<f64> {
     match row.extra.get(live::OUT_OF_ORDER)? {
         0.0 => Some(row.tail?.max / 1e3),
@@ -48,7 +48,7 @@ fn live_ms(row: &Row) -> Option<f64> {
     }
 }
 
-/// What short-lived processes must not do, however they begin.
+/// Judges the leftovers of short-lived processes, for each way in which they begin.
 fn crowd_bars(suite: &SuiteRows) -> [Bar; 3] {
     // One that has failed says nothing, whatever its rounds before that had come to.
     let row = |starts: Starts| suite.row(OURS, &Work::Crowd(starts).case());

@@ -1,5 +1,5 @@
-//! How long changes take that need a grace period: a session's stop, and other buffers for a
-//! channel, while a program emits a million events a second; and the visit to every CPU alone.
+//! Duration of changes that need a grace period: a session's stop, and new buffers for a channel,
+//! while a program emits a million events a second; and the visit to every CPU alone.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::trackway::TrackwaySessions;
 use super::{TURNS, median, of_turns};
 use crate::trace_check;
 
-/// How long is waited to see that a stopped session records nothing: some bursts.
+/// Time to wait before a stopped session counts as silent: some bursts.
 const SILENCE: Duration = Duration::from_millis(5);
 
 /// A session's stops; after each, nothing more is recorded, if that can be asked.
@@ -37,8 +37,8 @@ pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
         Ok(())
     })?;
     host.stop(SESSION)?;
-    // What was emitted while it was stopped is nobody's. But what it says it has recorded must be
-    // in its trace.
+    // Events emitted while it was stopped belong to no session. But the events that it reports as
+    // recorded must be in its trace.
     let events = trace_check::count(&host.trace(SESSION))?.unwrap_or_default().events;
     let account = host.end(SESSION, Kind::Disk, events)?;
     let account = Account { emitted: account.recorded + account.lost, ..account };
@@ -54,13 +54,13 @@ pub(super) fn replacements(ours: &TrackwaySessions<'_>) -> Result<Sample> {
     })
 }
 
-/// What the recorder does to know that no sequence of before is alive: it runs on every CPU once,
-/// here by ourselves.
+/// Measures the recorder's method to end all earlier sequences: it runs on every CPU once, here in
+/// the bench's process.
 pub(super) fn visits(ours: &TrackwaySessions<'_>) -> Result<Sample> {
     beside_a_session(ours, || (0..TURNS).map(|_| visit_us()).collect())
 }
 
-/// What takes so many µs each time, while a session records every event of a program.
+/// Measures an action, in µs, while a session records every event of a program.
 fn beside_a_session(
     host: &dyn Host,
     something: impl FnOnce() -> Result<Vec<f64>>,

@@ -36,20 +36,20 @@ impl Kind {
 pub(super) enum Buffers {
     /// [`crate::tracers::RING_BYTES`] for each CPU.
     Ring,
-    /// What a user gets who says nothing.
+    /// The default of a new session.
     Default,
 }
 
 /// A session that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// Of which kind.
+    /// The kind of the session.
     pub(super) kind: Kind,
     /// With which buffers.
     pub(super) buffers: Buffers,
-    /// Whether `lab:number` is on from the beginning.
+    /// True if `lab:number` is on from the beginning.
     pub(super) is_on: bool,
-    /// As on a machine that could have so many CPUs; `None`: as it is.
+    /// Number of possible CPUs of the simulated machine; `None`: of this machine.
     pub(super) possible_cpus: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ impl Wanted {
     }
 }
 
-/// What holds sessions: ours or LTTng's.
+/// An owner of sessions: Trackway or LTTng.
 pub(super) trait Host {
     /// Makes a session, and starts it.
     fn create(&self, session: &str, wanted: Wanted) -> Result<()>;
@@ -77,7 +77,7 @@ pub(super) trait Host {
     /// Lets [`SESSION`] record again.
     fn start(&self) -> Result<()>;
 
-    /// How many events [`SESSION`] has recorded, if it can be asked.
+    /// Returns the number of events that [`SESSION`] has recorded, if it reports that.
     fn recorded(&self) -> Result<Option<u64>>;
 
     /// Ends a session: what became of its events, by its trace, which stays until the next session

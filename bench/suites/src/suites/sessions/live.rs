@@ -1,4 +1,4 @@
-//! How long it takes from an event to its line before the eyes of who follows the session.
+//! Latency from an event to its line in the output that follows the session.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::host::{Host as _, Kind, SESSION, Wanted};
 use super::of_turns;
 use super::trackway::TrackwaySessions;
 
-/// What else is known: lines whose event happened before that of the line above.
+/// Key of the extra figure for lines whose event is older than that of the line before.
 pub(super) const OUT_OF_ORDER: &str = "greatest number out of order";
 /// Programs that emit while a session is followed.
 const PROGRAMS: u64 = 50;
@@ -98,7 +98,7 @@ fn event_ns(line: &str) -> Option<u64> {
     line.strip_prefix('[')?.split_once(']')?.0.parse().ok()
 }
 
-/// How many lines tell of an event that happened before that of the line above.
+/// Returns the number of lines whose event is older than that of the line before.
 fn out_of_order(lines: &[Line]) -> u64 {
     lines.windows(2).filter(|pair| pair[1].event_ns < pair[0].event_ns).count() as u64
 }

@@ -1,4 +1,4 @@
-//! What recording takes of the CPUs besides the program: while it emits a million events a second,
+//! CPU time of recording, in addition to the program's: while it emits a million events a second,
 //! and while it emits none.
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::host::{Host, Kind, SESSION, Wanted};
 use super::programs::{self, BURSTS_PER_SECOND};
 use super::usage;
 
-/// How long each is looked at, in ms, and how much longer a program that emits nothing is there.
+/// Time for which each is observed, in ms, and additional time that a program without events stays.
 const SECOND_MS: u64 = 1000;
 const SPARE_MS: u64 = 200;
 
@@ -41,10 +41,10 @@ struct Moment {
     cpu_ns: u64,
 }
 
-/// What was between two moments.
+/// The difference between two moments.
 struct Since {
     seconds: f64,
-    /// Of one CPU.
+    /// Percent of one CPU.
     percent: f64,
 }
 

@@ -34,7 +34,7 @@ impl<'a> LttngSessions<'a> {
         Daemon::start(place)
     }
 
-    /// Those of a daemon.
+    /// Makes the sessions of a daemon.
     pub(super) const fn new(place: &'a Place, daemon: &'a Daemon) -> Self {
         Self { place, daemon }
     }

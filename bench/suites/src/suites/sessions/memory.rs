@@ -9,7 +9,7 @@ use super::host::{Host, SESSION, Wanted};
 use super::programs;
 use super::usage::{self, KIB};
 
-/// How long the program is there, in ms.
+/// Time that the program stays, in ms.
 const STAY_MS: u64 = 500;
 /// Events of another one afterwards, which show that the session would have recorded.
 const EVENTS: u64 = 100;

@@ -1,5 +1,6 @@
-//! What sessions cost: an event that several record, an event switched on, recorders, changes that
-//! need a grace period, short-lived processes, memory; beside LTTng's sessions where it has such.
+//! The cost of sessions: an event that several record, an event switched on, recorders, changes
+//! that need a grace period, short-lived processes, memory; next to LTTng's sessions where it has
+//! them.
 //!
 //! ```text
 //! host      the interface; trackway, lttng: the two that have it
@@ -15,8 +16,7 @@
 //! ```
 //!
 //! Main invariant: every session's trace is read: its events must add up to those emitted, or,
-//! where nobody knows how many these were (a session that is stopped meanwhile), to what it says of
-//! itself.
+//! where their number is unknown (a session that is stopped meanwhile), to the session's own count.
 
 mod cost;
 mod crowd;
@@ -54,12 +54,12 @@ pub(crate) use goals::bars;
 const NAME: &str = "sessions";
 /// Ours, asked by the recorder's socket: what is left without the command's start.
 const SOCKET: &str = "trackway-socket";
-/// How often an event is switched on, and a session changed, in a round.
+/// Number of times that an event is switched on, and a session changed, in a round.
 const TURNS: u32 = 5;
 /// CPUs of the large machine that an idle session's memory is looked at on, too.
 const MANY_CPUS: u32 = 256;
 
-/// What a row measures.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// An event that is off.
@@ -68,7 +68,7 @@ enum Work {
     Event(Kind, u32),
     /// An event switched on.
     Switch,
-    /// What recorders take of the CPUs.
+    /// The recorders' share of the CPUs.
     Load(Kind),
     /// A session stopped.
     Stop,
@@ -112,7 +112,7 @@ impl Work {
         }
     }
 
-    /// How many sessions record the event.
+    /// Returns the number of sessions that record the event.
     const fn sessions(self) -> Option<u32> {
         match self {
             Self::Event(_, sessions) => Some(sessions),
@@ -260,7 +260,7 @@ fn set_up(there: Availability, make: impl FnOnce() -> Result<()>) -> Result<Entr
     }
 }
 
-/// What both have.
+/// Measures the rows that both have.
 fn either(host: &dyn Host, settings: &Settings, work: Work) -> Result<Sample> {
     match work {
         Work::Off => cost::off(host, settings),
@@ -282,7 +282,7 @@ fn or_clear(host: &dyn Host, sample: Result<Sample>) -> Result<Sample> {
     sample.inspect_err(|_| host.clear())
 }
 
-/// What a round of several turns comes to: the median, and each by itself.
+/// Returns the sample of a round of several turns: the median, and each turn by itself.
 fn of_turns(figures: &[f64]) -> Result<Sample> {
     let single: Vec<(f64, u64)> = figures.iter().map(|&figure| (figure, 1)).collect();
     Ok(Sample { figure: median(figures)?, histogram: merged(&single), ..Sample::default() })

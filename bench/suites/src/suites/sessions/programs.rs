@@ -71,7 +71,7 @@ pub(super) fn beside_one_that_sleeps<T>(
     done
 }
 
-/// Whether the next line of a program is this.
+/// Checks the next line of a program.
 pub(super) fn expect(running: &mut Running, expected: &str) -> Result<()> {
     let found = running.line()?;
     match found == expected {

@@ -1,4 +1,4 @@
-//! How long it takes from `event on` until a running program's event is recorded.
+//! Time from `event on` until a running program's event is recorded.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child::Running;
@@ -66,8 +66,8 @@ fn take_turns(host: &dyn Host, running: &mut Running) -> Result<Vec<Turn>> {
     Ok(turns)
 }
 
-/// What the turns and the times and numbers of the trace come to: each turn's first event is there,
-/// and none was before it was asked for.
+/// Computes the sample from the turns and the times and numbers of the trace: each turn's first
+/// event must be there, and no event before it was switched on.
 fn sample(turns: &[Turn], times: &[(u64, u64)]) -> Result<Sample> {
     let (mut event_us, mut seen_us, mut answer_us) = (Vec::new(), Vec::new(), Vec::new());
     for (number, turn) in (0..).zip(turns) {

@@ -29,17 +29,17 @@ const RUN_DIR: &str = "run";
 const RULE: &str = "lab:*";
 /// The only channel that there is.
 const CHANNEL: &str = "channel0";
-/// How long a recorder has to answer, and how much it may say.
+/// Time limit of a recorder's answer, and the most bytes of it.
 const ANSWER: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// How often it is looked meanwhile whether the user wants us to end.
+/// Interval of checks for an interruption meanwhile.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a recorder has until its account is as it must be; it looks ten times a second.
+/// Time until a recorder's account must be right; it polls ten times a second.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is asked meanwhile.
+/// Interval of requests meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How something is asked of a session.
+/// The way to send a request to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     /// By the command that users have.
@@ -55,7 +55,8 @@ pub(super) struct TrackwaySessions<'place> {
     by: By,
 }
 
-/// How a session goes: what the bench needs of `trackway session status --format json`.
+/// The state of a session: the part of `trackway session status --format json` that the bench
+/// needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Status {
@@ -83,12 +84,12 @@ impl<'place> TrackwaySessions<'place> {
         place.compile(LAUNCHER, &[]).map(drop)
     }
 
-    /// Those of a place that was set up, asked in one way.
+    /// Makes the sessions of a prepared workspace, with one way of requests.
     pub(super) const fn new(place: &'place Place, by: By) -> Self {
         Self { place, by }
     }
 
-    /// What starts the workload again and again, as a program.
+    /// Returns the command that starts the workload again and again, as a program.
     pub(super) fn launcher_of_programs(&self) -> Command {
         let mut command = Command::new(self.place.path(LAUNCHER));
         command.arg(self.place.path(PROGRAM));
@@ -138,7 +139,7 @@ impl<'place> TrackwaySessions<'place> {
         self.change(SESSION, &["channel", "set", SESSION, CHANNEL, "--context", context], request)
     }
 
-    /// How a session goes.
+    /// Returns the state of a session.
     pub(super) fn status(&self, session: &str) -> Result<Status> {
         let answer = self.ask(session, json!({ "ask": "status" }))?;
         serde_json::from_value(answer).map_err(|error| Error::output(session, error))
@@ -173,7 +174,7 @@ impl<'place> TrackwaySessions<'place> {
         Ok(answer)
     }
 
-    /// How many processes the window's table still has.
+    /// Returns the number of processes in the window's table.
     pub(super) fn listed_processes(&self) -> Result<u64> {
         let listed = self.trackway(&["list", "--format", "json"])?.stdout;
         let listed: Value =
@@ -184,7 +185,7 @@ impl<'place> TrackwaySessions<'place> {
         Ok(processes.len() as u64)
     }
 
-    /// What is in a flight recorder, counted.
+    /// Computes the account of a flight recorder from its content.
     fn flight_account(&self, session: &str, status: &Status, emitted: u64) -> Result<Account> {
         let folder = self.trace(session).join("snapshot-lab");
         self.trackway(&["session", "snapshot", session, "-o", &text(&folder)])?;
@@ -301,7 +302,7 @@ impl Host for TrackwaySessions<'_> {
         let mut command = self.command();
         command.args(["session", "destroy", "--all"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // There is nobody left to be told.
+        // There is no caller left to report to.
         let _ = command.status();
     }
 }

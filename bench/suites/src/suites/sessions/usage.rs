@@ -1,4 +1,4 @@
-//! What processes that are not ours take: time on CPUs, memory, descriptors.
+//! Resource usage of other processes: time on CPUs, memory, descriptors.
 
 use std::fs;
 use std::io;
@@ -35,7 +35,7 @@ fn cpu_ns_of(pid: u32) -> Result<u64> {
 pub(super) struct Resident {
     /// All of it, what it shares included.
     pub(super) all_bytes: u64,
-    /// What is its own: neither of files nor shared.
+    /// Private bytes: neither of files nor shared.
     pub(super) own_bytes: u64,
 }
 

@@ -87,7 +87,7 @@ unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
 }
 
 fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: bpf(2) has just opened it, and nobody else has it.
+    // SAFETY: bpf(2) has just opened it, and nothing else has it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -199,7 +199,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: our mapping; whoever looks into it borrows this value.
+        // SAFETY: our mapping; each reference into it borrows this value.
         unsafe { libc::munmap(self.base.as_ptr().cast(), 8 * self.count) };
     }
 }
@@ -219,7 +219,7 @@ pub(super) fn set_first(map_fd: i32, value: &mut [u8]) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Program(OwnedFd);
 
-/// What a program's runs came to.
+/// The result of a program's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ran {
     /// The last one's answer.
@@ -288,7 +288,7 @@ const JUMP_IF_NOT: u8 = 0x55;
 const JUMP_IF_LESS: u8 = 0xa5;
 /// The register of the frame's end.
 const FRAME: u8 = 10;
-/// What marks a wide load as that of a map's address.
+/// Value that marks a wide load as that of a map's address.
 const OF_MAP: u8 = 1;
 /// The helper that finds an element.
 const MAP_LOOKUP_ELEMENT: i32 = 1;

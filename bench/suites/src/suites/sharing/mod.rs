@@ -1,14 +1,14 @@
-//! What it costs to share data with the kernel's programs: an element of one of their arrays, read
-//! and updated in user space by each of the ways that there are. Sharma and Dagenais: *Enhanced
-//! Userspace and In-Kernel Trace Filtering for Quasi-Realtime Systems* (2015), table 2.
+//! The cost of sharing data with BPF programs: an element of a BPF array, read and updated in user
+//! space by each available method. Sharma and Dagenais: *Enhanced Userspace and In-Kernel Trace
+//! Filtering for Quasi-Realtime Systems* (2015), table 2.
 //!
 //! ```text
 //! bpf   the system call, the mapping, the kernel's programs
 //! ways  who reads and updates a thousand elements, and how that is checked
 //! ```
 //!
-//! Main invariant: what is read must be what somebody else has written, and what is written must be
-//! found by somebody else; a figure of a pass in which one value was wrong does not exist.
+//! Main invariant: the values that are read must come from another writer, and the values that are
+//! written must be found by another reader; a pass in which one value was wrong has no figure.
 
 mod bpf;
 mod ways;
@@ -28,16 +28,16 @@ use ways::{Shared, Way};
 const GROUP_NS: u64 = 20_000;
 /// Most passes between two readings.
 const PASSES_MAX: u32 = 1 << 12;
-/// How long a row is measured in a round, in ns.
+/// Time for which a row is measured in a round, in ns.
 const ROUND_NS: u64 = 20_000_000;
 const ROUND_NS_QUICK: u64 = 4_000_000;
 /// Fewest and most readings of a round.
 const GROUPS: std::ops::RangeInclusive<usize> = 5..=200;
 
-/// How many times as long as a mapping bpf(2) must take: as many as in the paper.
+/// Ratio of bpf(2) to a mapping that must be reached: as in the paper.
 const TIMES: f64 = 99.0;
 
-/// What a turn is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
     way: Way,
@@ -186,7 +186,7 @@ fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result
     Ok(figures)
 }
 
-/// What sharing set out to reach. Reported, never asserted.
+/// Returns the goals for sharing. Reported, never asserted.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let ns = |way: Way| ByRound::of(suite.row(way.name(), READ));
     let bar = |of: &str, way| {

@@ -1,4 +1,4 @@
-//! Who reads and updates a thousand elements: a pass does it once with each.
+//! Methods to read and update a thousand elements: a pass does it once with each.
 //!
 //! Main invariant: the values of each sample are others than those of the sample before, and every
 //! pass of readers is held against their sum; what was updated is looked for by another way.
@@ -20,16 +20,16 @@ pub(super) const ELEMENTS: u32 = 1000;
 const MAP_ELEMENTS: u32 = 1024;
 /// Element with the first value, for the program that writes.
 const SEED: u32 = MAP_ELEMENTS - 1;
-/// What each value is more than the one before.
+/// Difference between each value and the one before.
 const STRIDE: i32 = 7919;
-/// How often a program runs in one call.
+/// Number of program runs in one call.
 const RUNS: u32 = 20;
 /// Sub-buffers of the recorder's map, as powers of two: as small as can be, since nothing is
 /// recorded.
 const SUB_SHIFT: u32 = 12;
 const COUNT_SHIFT: u32 = 1;
 
-/// What the kernel says of calls that a map does not have, among its own numbers.
+/// The kernel's internal error number for calls that a map does not have.
 const ENOTSUPP: i32 = 524;
 
 /// A way to an element.
@@ -66,7 +66,7 @@ impl Way {
         }
     }
 
-    /// Whether it writes: the recorder has its programs count, and only reads.
+    /// Returns true if the method writes: the recorder has its programs count, and only reads.
     pub(super) const fn updates(self) -> bool {
         !matches!(self, Self::Recorder)
     }
@@ -76,7 +76,7 @@ impl Way {
 #[derive(Debug, Clone)]
 pub(super) struct Lack {
     pub(super) words: String,
-    /// Whether it should have worked.
+    /// True if it should have worked.
     pub(super) is_failure: bool,
 }
 
@@ -103,7 +103,7 @@ fn had<T>(what: &str, tried: io::Result<T>) -> Had<T> {
     tried.map_err(|error| Lack::of(what, &error))
 }
 
-/// What a pass is timed by: gets passes, gives ns of an element.
+/// The timer of a pass: gets passes, gives ns of an element.
 pub(super) type Timing<'t> =
     &'t mut dyn FnMut(&mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>>;
 
@@ -116,7 +116,7 @@ pub(super) struct Shared {
     filling: Had<Program>,
     batch: Had<()>,
     buffers: Had<Buffers>,
-    /// What is in it since the latest sample, from the first on.
+    /// First position that has been written since the latest sample.
     first: u64,
 }
 

@@ -49,7 +49,7 @@ const WRITERS: [(&str, Mode); 8] = [
     (name::PERF, Mode::Steady),
 ];
 
-/// What each of them writes, if it can, and how it is called.
+/// Returns the cases, each with its name.
 fn cases() -> [(Case, &'static str); 3] {
     let record = Case { payload: Payload::Record, ..Case::SIMPLEST };
     [Case::SIMPLEST, record, Case::PRINTF].map(|case| (case, case.payload.title()))
@@ -62,8 +62,8 @@ struct Row {
     mode: Mode,
     case: Case,
     is_text: bool,
-    /// Whether numbers are digits: later ones have more of them, so that nothing can be said of
-    /// what is there once.
+    /// True if numbers are written as digits: later ones have more of them, so that the constant
+    /// bytes of a trace cannot be computed.
     has_digits: bool,
 }
 
@@ -195,7 +195,7 @@ fn set_up(context: &SuiteContext<'_>, tracer: &mut dyn Tracer) -> Result<Entry> 
     }
 }
 
-/// Whether it is what others are told in terms of.
+/// Returns true if the tracer is the baseline.
 fn is_ours(name: &str) -> bool {
     [name::TRACKWAY, name::TRACKWAY_PRINTF].contains(&name)
 }
@@ -251,7 +251,7 @@ impl Row {
 const RECORD_BYTES: f64 = 8.0;
 const LATER_RECORD_BYTES: f64 = 10.0;
 
-/// What Trackway set out to reach that this suite shows.
+/// Returns Trackway's goals that this suite shows.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST.payload.title();
     // The long header, once in so many records, is not what is asked about.

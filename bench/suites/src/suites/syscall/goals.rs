@@ -1,4 +1,4 @@
-//! What Trackway set out to reach of system calls, held against what was measured.
+//! Trackway's goals for system calls, judged by the measured figures.
 
 use trackway_bench_engine::ratios::at_most;
 use trackway_bench_engine::ratios::{ByRound, Form, Told, most};
@@ -14,7 +14,7 @@ const TREE: f64 = 1.0;
 /// Events a second that are to be drained by less than one core.
 const DRAINED: f64 = 1e6;
 
-/// What a row's tracer adds to a call, in terms of what ftrace does in the same round.
+/// Returns the cost that a row's tracer adds to a call, relative to ftrace's in the same round.
 pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Told> {
     let plain = suite.row(KernelTracer::Untraced.name(), &row.case)?;
     let ftrace = suite.row(KernelTracer::FtraceRaw.name(), &row.case)?;
@@ -26,7 +26,7 @@ pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Told> {
     beyond(row).over(&beyond(ftrace)).told()
 }
 
-/// What Trackway set out to reach.
+/// Returns Trackway's goals for system calls.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let row = |tracer: KernelTracer, case: &str| suite.row(tracer.name(), case);
     let beside = |tracer, words: &str, bound: f64| {

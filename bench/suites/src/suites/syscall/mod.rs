@@ -1,5 +1,5 @@
-//! What tracing system calls costs: getppid(2), and openat(2) of longer and longer names, one after
-//! another; and how much of it recorders bring to disk.
+//! The cost of tracing system calls: getppid(2), and openat(2) of longer and longer names, one
+//! after another; and the rate at which recorders write events to disk.
 //!
 //! A tracer's run of openat has all lengths, one behind the other: its rows of a round are of the
 //! same run.
@@ -36,7 +36,7 @@ const NAME_BYTES: [u64; 6] = [0, 15, 31, 63, 127, 255];
 /// Calls in a turn of the paced workload, of a millisecond: a million events a second.
 const PACED_CALLS: u64 = 500;
 const PACED_US: u64 = 1000;
-/// How long recorders drain, in ms.
+/// Time that recorders drain, in ms.
 const DRAIN_MS: u64 = 1000;
 const DRAIN_MS_QUICK: u64 = 300;
 /// The case that bars are about, and what its calls are.
@@ -44,17 +44,18 @@ const GETPPID: &str = "getppid";
 const PACED: &str = "a million events/s asked for, to disk";
 const FLAT_OUT: &str = "as many events/s as can be, to disk";
 
-/// What else is known: of what was added, beside ftrace's in the same round;
+/// Keys of extra figures: the added cost, relative to ftrace's in the same round;
 const OF_FTRACE: &str = "added, in terms of what ftrace adds";
-/// of an event's bytes in another layout;
+/// the bytes of an event in another layout;
 const IN_LTTNGS: &str = "bytes of an event in LTTng's layout";
 const OF_LTTNGS: &str = "bytes, in terms of LTTng's layout";
-/// of recorders: percent of a CPU, and events a second that there were.
+/// a recorder's share of a CPU, and the emitted events per second.
 const RECORDER: &str = "recorder, % of a CPU";
 const EMITTED: &str = "events/s emitted";
-/// Of the events that it has in the end, percent that were still in buffers when the last was made.
+/// The part of the final events, in percent, that was still in buffers when the last event was
+/// emitted.
 const LATER: &str = "written after the program's end, %";
-/// What was taken out of each single call: reading the clock twice.
+/// The part of each single call that was subtracted: reading the clock twice.
 const CLOCK: &str = "measuring a single call, ns";
 /// Events that the tracer says it has lost, of everything that it traced.
 const LOST: &str = "lost, of everything that was traced";
@@ -73,7 +74,7 @@ const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Sysdig,
     KernelTracer::Systemtap,
 ];
-/// Those that keep events on disk.
+/// Tracers that keep events on disk.
 const RECORDERS: [KernelTracer; 4] = [
     KernelTracer::Trackway,
     KernelTracer::TrackwayTracefs,
@@ -81,7 +82,7 @@ const RECORDERS: [KernelTracer; 4] = [
     KernelTracer::Perf,
 ];
 
-/// What a row's turn is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// getppid(2): ns of a call.
@@ -90,7 +91,7 @@ enum Turn {
     Openat(usize),
     /// A million events a second, to disk.
     Paced,
-    /// As many as threads on all CPUs make.
+    /// The largest number that threads on all CPUs emit.
     FlatOut,
 }
 
@@ -126,7 +127,7 @@ struct Place {
     again: bool,
 }
 
-/// What a run of openat left for the other lengths' rows.
+/// Samples of a run of openat that are left for the rows of the other lengths.
 type Left = BTreeMap<(KernelTracer, bool), [Option<Sample>; NAME_BYTES.len()]>;
 
 /// The suite.
@@ -294,7 +295,7 @@ fn medians(ran: &Ran) -> Result<BTreeMap<u64, f64>> {
     Ok(all.into_iter().filter_map(median).collect())
 }
 
-/// How often which figure was seen.
+/// Figures and their counts.
 type Histogram = Vec<(f64, u64)>;
 
 /// Times of single calls, less what measuring one takes; that, if the workload says so. What is
@@ -313,7 +314,7 @@ fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
     Ok((histogram, Some(clock_ns)))
 }
 
-/// What became of so many events, and what else the tracer says.
+/// Returns the account of `emitted` events, and the tracer's extra figures.
 fn told(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) {
     let Some(found) = ran.found else { return (None, Vec::new()) };
     let mut extra = vec![(LOST, found.lost as f64)];
@@ -351,9 +352,9 @@ fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.le
     Ok(samples)
 }
 
-/// What arrived on disk, of a second: until the program had ended, by the part of the tracer's
-/// bytes that was written then. The rest was in buffers, which are written in no time of the
-/// program's.
+/// Returns the rate of events on disk, per second: those written until the program ended, by the
+/// part of the tracer's bytes that was written then. The rest was in buffers, which are written
+/// after the program's time.
 fn drained(ran: &Ran) -> Result<Sample> {
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("emitted ")).collect();
     let threads = trackway_bench_engine::host::workload::emitted(&lines.join("\n"))?;

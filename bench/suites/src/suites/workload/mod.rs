@@ -1,5 +1,6 @@
-//! What whole programs lose by being traced: processes that talk, computing, a compiler, a web
-//! server and databases under load; off, into flight recorders, and to disk.
+//! The cost of tracing whole programs: processes that communicate, computing, a compiler, a web
+//! server and databases under load. The tracer is off, records into flight recorders, or writes to
+//! disk.
 //!
 //! Which programs there are, and what they do, is in [`programs`].
 
@@ -17,18 +18,18 @@ use crate::tracers::kernel::{
 };
 use programs::Program;
 
-/// What else is known of a run: percent of a CPU that the recorder took, and events each second.
+/// Keys of a run's extra figures: the recorder's share of a CPU in percent, and events per second.
 const RECORDER: &str = "recorder, % of a CPU";
 const EVENTS: &str = "events/s, kept or not";
 
-/// Who traces what.
+/// A way to trace the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Nobody.
+    /// No tracer.
     Untraced,
     /// The kernel's events.
     Kernel(KernelTracer, KernelEvents, Keep),
-    /// What the program asks of the allocator, by our helper.
+    /// The program's calls of the allocator, by the preload helper.
     Libc(Keep),
     /// The same by LTTng's.
     LttngLibc,
@@ -43,7 +44,7 @@ enum For {
     Slides,
     /// One, where tracers are told apart best.
     Hackbench,
-    /// Those that allocate a lot by the C library.
+    /// Programs that allocate a lot with the C library.
     Allocating,
 }
 
@@ -194,10 +195,10 @@ impl Workload {
     }
 }
 
-/// What a run left.
+/// The result of a run.
 struct Ended {
     stdout: String,
-    /// What became of the marks.
+    /// The account of the marks.
     account: Option<Account>,
     /// Events that there were by what the tracer says.
     events: u64,

@@ -13,18 +13,18 @@ use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workspace::{Place, has};
 use trackway_bench_engine::results::Unit;
 
-/// What runs servers.
+/// Prefix of the command that runs servers.
 pub(super) const SERVED: &str = "served";
-/// Where they listen, in a network of their own.
+/// Ports of the servers, in a network namespace of their own.
 const WEB_PORT: u16 = 8080;
 const REDIS_PORT: u16 = 6379;
 /// The one that tbench's server cannot be told to do without.
 const TBENCH_PORT: u16 = 7003;
-/// What the web server serves: of its own package, so that there is a file that it may read
-/// whoever it becomes.
+/// Folder that the web server serves: part of its own package, so that it can read a file there as
+/// any user.
 const WEB_ROOT: &str = "/usr/lib/apache2/modules";
 const WEB_FILE: &str = "httpd.exp";
-/// What dbench and tbench do, as their package has it.
+/// Load of dbench and tbench, from their package.
 const DBENCH_LOAD: &str = "/usr/share/dbench/client.txt";
 /// C files that are compiled, and functions in each.
 const C_FILES: usize = 4;
@@ -35,9 +35,9 @@ const C_FUNCTIONS: usize = 30;
 pub(super) struct Program {
     /// Its case.
     pub(super) name: &'static str,
-    /// What its figure is.
+    /// The unit of its figure.
     pub(super) unit: Unit,
-    /// What it says of itself.
+    /// The place of its figure in its output.
     pub(super) says: Says,
     /// The server that it puts under load, where it is one.
     server: Option<(u16, Vec<String>)>,
@@ -47,7 +47,7 @@ pub(super) struct Program {
     pub(super) absent: Option<String>,
 }
 
-/// Where a program's figure is.
+/// The place of a program's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Says {
     /// Nowhere: it is the time that it takes.
@@ -274,7 +274,7 @@ fn after(line: &str, words: &str) -> Option<f64> {
     line.strip_prefix(words)?.split_whitespace().next()?.parse().ok()
 }
 
-/// As many requests of each kind, so many of each a second: of all together.
+/// Returns the requests per second over all kinds, if each kind has equally many requests.
 fn redis_figure(stdout: &str) -> Option<f64> {
     let fields = |line: &str| -> Option<f64> {
         let mut fields = line.split(',').map(|field| field.trim_matches('"'));

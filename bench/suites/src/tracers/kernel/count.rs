@@ -1,4 +1,5 @@
-//! What is in a trace of ours of the kernel's events, and what LTTng would have needed for that.
+//! The content of a trace of kernel events by Trackway, and the bytes that LTTng would have needed
+//! for it.
 //!
 //! LTTng's kernel tracer packs fields as we do, under the same names. What differs is the header
 //! (lttng-modules, `lttng-events.c`, `lttng-ring-buffer-client.h`): *compact*, 5 bits of id and 27

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::trace_check::marks::{Made, Seen};
 
-/// What instances of it are called.
+/// Name of its instances.
 const NAME: &str = "kernel";
 
 /// Runs a job with ftrace's events of that kind on, by this clock.
@@ -81,7 +81,7 @@ fn drain(instance: &Instance, place: &Place) -> Result<Drains> {
     Ok(drains)
 }
 
-/// What was recorded: by the kernel's own counts, and with bytes and marks as they came.
+/// Returns the recorded events: by the kernel's own counts, and with bytes and marks as they came.
 fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, Seen)> {
     let stats = instance.stats()?;
     let mut looker =
@@ -109,7 +109,7 @@ fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, 
     Ok((found, looker.seen))
 }
 
-/// What moves buffers to files, as long as this is.
+/// Processes that move buffers to files, until this value is dropped.
 struct Drains(Vec<Running>);
 
 impl Drains {

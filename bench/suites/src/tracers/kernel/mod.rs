@@ -97,7 +97,7 @@ impl KernelTracer {
         }
     }
 
-    /// What must be installed for it, if anything.
+    /// Returns the program that must be installed for it, if there is one.
     const fn program(self) -> Option<&'static str> {
         match self {
             Self::Perf => Some("perf"),
@@ -109,7 +109,7 @@ impl KernelTracer {
         }
     }
 
-    /// Whether it is one of ours.
+    /// Returns true if it belongs to Trackway.
     const fn is_ours(self) -> bool {
         matches!(
             self,
@@ -130,7 +130,7 @@ impl KernelTracer {
     }
 }
 
-/// Which of the kernel's events are traced.
+/// The kernel events that are traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelEvents {
     /// All system calls, entry and exit.
@@ -143,7 +143,7 @@ pub(crate) enum KernelEvents {
     Everything,
 }
 
-/// What is run under a tracer.
+/// The command that runs under a tracer.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) place: &'a Place,
@@ -180,25 +180,25 @@ impl Job<'_> {
     }
 }
 
-/// What a run left.
+/// The result of a run.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Ran {
-    /// What the workload printed, and maybe others.
+    /// The output of the workload, and perhaps of other processes.
     pub(crate) stdout: String,
-    /// What the tracer's own output has.
+    /// The events in the tracer's own output.
     pub(crate) found: Option<Found>,
     /// Marks in it, if the workload makes any.
     pub(crate) marks: Seen,
-    /// What became of a program's own events, where those are recorded, too.
+    /// The account of the user events, where these are recorded, too.
     pub(crate) of_user: Option<Account>,
 }
 
-/// What a tracer's own output has.
+/// The events in a tracer's own output.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Events, of everything that was traced.
     pub(crate) events: u64,
-    /// Those of the call that is counted apart, where it can be told.
+    /// Events of the call that is counted separately, where they can be told apart.
     pub(crate) of_call: Option<u64>,
     /// Events that it says it has lost.
     pub(crate) lost: u64,
@@ -211,7 +211,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What it says itself of all events: nobody else knows how many there were.
+    /// Returns the tracer's own account of all events, whose number only the tracer has.
     pub(crate) const fn account(&self) -> Account {
         Account {
             emitted: self.events + self.lost + self.overwritten,
@@ -222,8 +222,8 @@ impl Found {
         }
     }
 
-    /// What became of so many events of the call. What is neither there nor said to be lost makes
-    /// an account that does not add up.
+    /// Computes the account of the call's events. Events that are neither there nor reported as
+    /// lost make an account that does not add up.
     pub(crate) fn account_of_call(&self, emitted: u64) -> Account {
         // Where calls cannot be told apart, others' are among them.
         let recorded = self.of_call.unwrap_or(self.events).min(emitted);
@@ -239,7 +239,7 @@ impl Found {
 }
 
 impl Ran {
-    /// What became of the workload's marks, by the output of `tracer`.
+    /// Computes the account of the workload's marks, by the output of `tracer`.
     pub(crate) fn account_of_marks(
         &self,
         tracer: KernelTracer,
@@ -265,7 +265,7 @@ impl Ran {
         Ok(Some(account))
     }
 
-    /// How many events there were, by what the tracer says.
+    /// Returns the number of events that the tracer reports.
     pub(crate) fn events(&self) -> u64 {
         let of_kernel = self.found.map_or(0, |found| found.account().emitted);
         of_kernel + self.of_user.map_or(0, |of_user| of_user.emitted)

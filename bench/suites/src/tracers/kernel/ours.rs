@@ -12,10 +12,10 @@ use crate::trace_check::marks::Seen;
 use crate::tracers::command_tracer;
 use crate::tracers::trackway::{account_in, in_window, kernel_summary, summary, write_to};
 
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "kernel-trace";
 
-/// Whether it can be had here: by doing it. Else, why not.
+/// Checks by a trial recording that it works here; else returns the reason.
 pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
     if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&place.tools).is_none() {
         return Err(command_tracer::NO_HELPER.to_owned());
@@ -29,13 +29,13 @@ pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::
     })
 }
 
-/// Of a status and what the recorder said, the first words that say why.
+/// Returns the first words of a recorder's message that give a reason.
 fn reason(message: &str) -> &str {
     let line = message.lines().nth(1).unwrap_or("it fails").trim_start_matches("trackway: ");
     line.trim_start_matches("error: ")
 }
 
-/// What is to be recorded, up to the command.
+/// Returns the recording's command, without the traced command.
 fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Command {
     let mut command = Command::new(&place.tools.trackway);
     in_window(&mut command, place.window_dir());

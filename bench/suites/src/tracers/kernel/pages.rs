@@ -29,15 +29,15 @@ const TIME_EXTEND: u32 = 30;
 /// Looks for marks.
 #[derive(Debug, Default)]
 pub(super) struct PageScanner {
-    /// Of the entry into a call: its id, and where number and first argument are.
+    /// The entry event of a call: its id, and the offsets of number and first argument.
     call: Option<(u16, [usize; 2])>,
-    /// Of a thread's end: its id, and where its name is.
+    /// The event of a thread's end: its id, and the offset of its name.
     exit: Option<(u16, usize)>,
     pub(super) seen: Seen,
 }
 
 impl PageScanner {
-    /// Of what these events have of marks, in an instance.
+    /// Finds the fields of these events that marks need, in an instance.
     pub(super) fn new(instance: &Instance, events: KernelEvents) -> Result<Self> {
         let format = |event: &str, fields: &[&str]| {
             let path = instance.path(&format!("events/{event}/format"));

@@ -12,13 +12,13 @@ use crate::trace_check::marks::{self, Made, Seen};
 use crate::tracers::bpftrace::{self, Said};
 use crate::tracers::perf;
 
-/// What they write, in the scratch folder.
+/// Their output file, in the scratch folder.
 const OUTPUT: &str = "kernel-peer";
 /// Numbers of system calls, by which bpftrace counts.
 const NUMBERS: [(&str, libc::c_long); 2] =
     [("getppid", libc::SYS_getppid), ("openat", libc::SYS_openat)];
 
-/// `perf record -a`, of which `perf report --stats` says what there is.
+/// Runs `perf record -a`, and takes its counts from `perf report --stats`.
 pub(super) fn by_perf(job: &Job<'_>) -> Result<Ran> {
     let output = job.place.path(OUTPUT);
     let mut command = perf::record(BUFFER_KIB << 10, &output);
@@ -52,7 +52,8 @@ fn marks_of_perf(file: &Path, made: &Made) -> Result<Seen> {
     Ok(shown_marks(&shown))
 }
 
-/// Of lines `raw_syscalls:sys_enter: NR 121 (4e200001, …)` and `sched:sched_process_exit: comm=…`.
+/// Parses lines `raw_syscalls:sys_enter: NR 121 (4e200001, …)` and `sched:sched_process_exit:
+/// comm=…`.
 fn shown_marks(shown: &str) -> Seen {
     let mut seen = Seen::default();
     for line in shown.lines().map(str::trim) {
@@ -182,7 +183,7 @@ pub(super) fn by_strace(job: &Job<'_>) -> Result<Ran> {
 mod tests {
     use super::*;
 
-    /// What all of these see.
+    /// Returns the marks that all of these must find.
     fn marks() -> Seen {
         let mut seen = Seen::default();
         seen.call(0x4e20_0001);

@@ -32,10 +32,10 @@ const MANY_PROGRAM: &str = "trackway-many";
 const RUST_PROGRAM: &str = "rust-events";
 /// The workload in C++, within the same harness.
 const CXX_PROGRAM: &str = "trackway-cxx";
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "trackway-trace";
 
-/// How events are written.
+/// The way in which events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Not at all: the library is there, a session is not.
@@ -59,7 +59,7 @@ impl Way {
     }
 }
 
-/// What the latest run left.
+/// The latest run.
 #[derive(Debug)]
 struct Latest {
     /// By thread.
@@ -81,9 +81,9 @@ impl Latest {
 #[derive(Debug)]
 pub(crate) struct Trackway {
     way: Way,
-    /// Of the workload, by its program.
+    /// The workload's program.
     program: &'static str,
-    /// Whether it is measured with text, and nothing else.
+    /// True if it is only measured with text.
     is_printf: bool,
     latest: Option<Latest>,
 }
@@ -98,7 +98,7 @@ impl Trackway {
         Self::new(Way::Off, PROGRAM)
     }
 
-    /// As it is used.
+    /// Makes the adapter of the default protection.
     pub(crate) const fn by_sequence() -> Self {
         Self::new(Way::Sequence, PROGRAM)
     }
@@ -156,7 +156,7 @@ impl Trackway {
         self.program == CXX_PROGRAM
     }
 
-    /// How many events each thread of the latest run had.
+    /// Stores the number of events of each thread of the latest run.
     fn set_emitted(&mut self, emitted: Vec<u64>) {
         if let Some(latest) = &mut self.latest {
             latest.emitted = emitted;

@@ -1,5 +1,5 @@
-//! What the adapter and other benches need of Trackway: its header and library, a window of the
-//! lab's own, and what a recording says of itself.
+//! The parts of Trackway that the adapter and other benches need: its header and library, a window
+//! of the bench, and the summary of a recording.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ pub(crate) fn write_to(command: &mut Command, trace: &Path) {
     command.arg("-o").arg(trace).arg("--summary-json").arg(summary_file(trace));
 }
 
-/// Where the summary of the recording into this folder is.
+/// Returns the path of the summary of the recording into this folder.
 fn summary_file(trace: &Path) -> PathBuf {
     let mut path = trace.as_os_str().to_owned();
     path.push(".json");
     path.into()
 }
 
-/// What a recording into this folder says of the events of programs.
+/// Returns the summary of the user events of a recording into this folder.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub(crate) fn kernel_summary(trace: &Path) -> Result<RecorderSummary> {
     RecorderSummary::read(&summary_file(trace), "kernel")
 }
 
-/// What became of the events of a recording, by its summary and by the trace.
+/// Computes the account of a recording, by its summary and by the trace.
 pub(crate) fn account(trace: &Path, emitted: u64) -> Result<Account> {
     account_in(trace, &summary(trace)?, emitted)
 }
@@ -70,7 +70,7 @@ pub(crate) fn account_of_thread(trace: &Path, emitted: u64) -> Result<Account> {
     trace_check::summarized(trace, emitted, &summary(trace)?)
 }
 
-/// What a program needs to be compiled with the header and linked with the library.
+/// Returns the flags to compile a program with the header and link it with the library.
 pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
     let (Some(include), Some(library)) = (&place.tools.include, &place.tools.library) else {
         return Err(Error::output("trackway", "its header and library are not found"));

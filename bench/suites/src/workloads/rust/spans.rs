@@ -23,7 +23,7 @@ fn tracing_spans(first: u64, count: u64) {
     }
 }
 
-/// The registry alone: what `tracing` costs before anybody records anything.
+/// Emits spans to the registry alone: the cost of `tracing` before any layer records.
 #[unsafe(no_mangle)]
 pub extern "C" fn spans_registry(first: u64, count: u64) {
     once(|| tracing_subscriber::registry().init());

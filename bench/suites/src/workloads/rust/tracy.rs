@@ -1,6 +1,6 @@
-//! Points of a plot of Tracy, as its users write them: a number with its time is the least event
-//! that Tracy has. It keeps them in memory until somebody connects: while events are measured,
-//! nobody does; afterwards we do, and count what arrives.
+//! Points of a plot of Tracy, as its users write them: a number with its time is the smallest event
+//! of Tracy. It keeps them in memory until a viewer connects: none does while events are measured;
+//! afterwards the bench connects, and counts the events that arrive.
 //!
 //! Tracy's protocol is that of the version in Cargo.lock, by its sources: TracyProtocol.hpp,
 //! TracyQueue.hpp. Another version refuses us, and anything that we do not know is an error.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Version of the protocol.
 const PROTOCOL: u32 = 82;
-/// What a viewer says first, and what it is to be answered.
+/// The greeting of a viewer, and the expected answer.
 const GREETING: &[u8] = b"TracyPrf";
 const WELCOME: u8 = 1;
 /// Bytes of the message of welcome, and where in it the process's number is.
@@ -21,9 +21,9 @@ const PID_AT: usize = 48;
 /// Most bytes of a block, compressed and not.
 const BLOCK_BYTES: usize = 256 * 1024;
 const COMPRESSED_BYTES: usize = BLOCK_BYTES + BLOCK_BYTES / 255 + 16;
-/// How far back a block may refer to blocks before.
+/// Largest distance of a reference from a block to the blocks before.
 const HISTORY_BYTES: usize = 64 * 1024;
-/// How long it may be silent.
+/// Longest silence of the client.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Kind of an item that is a number with its time.
 const PLOT: u8 = 57;

@@ -31,7 +31,7 @@ use super::clock::Clock;
 use super::memory::{Found, OurRing, PaperRing, Ring};
 use super::staged::{Did, ID, Staged};
 
-/// How writers keep apart.
+/// A protection: the way in which writers keep apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// Not at all: the floor.
@@ -62,7 +62,8 @@ impl Way {
         Self::Signals,
     ];
 
-    /// As a row's tracer: all are Trackway's buffers. Three are what `--reserve` names.
+    /// Returns the tracer's name in rows: all write to Trackway's buffers. Three are values of
+    /// `--reserve`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "trackway-no-protection",
@@ -76,9 +77,9 @@ impl Way {
     }
 }
 
-/// How often a sequence may be restarted before its event is lost. (The agent claims then.)
+/// Number of restarts after which a sequence's event is lost. (The agent then claims a region.)
 const RESTARTS_MAX: usize = 16;
-/// How many claim regions a writer tries, as the agent does.
+/// Number of claim regions that a writer tries, as the agent does.
 const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
 /// The generation that the session has. Every way looks whether it is still the same.
 const GENERATION: u64 = 7;
@@ -86,28 +87,28 @@ const GENERATION: u64 = 7;
 /// Records what is staged: what is measured, and stepped through.
 pub(super) type Record = unsafe extern "C" fn(*const (), *mut Staged) -> Did;
 
-/// What writes, and what it wrote.
+/// A writer with its buffers.
 pub(super) trait Writer: Sync {
     /// Records what is staged.
     fn record(&self, staged: &mut Staged) -> Did;
 
-    /// What is in its buffers, one by one.
+    /// Searches its buffers, one by one.
     fn find(&self, body_bytes: usize) -> Result<Vec<Found>>;
 }
 
 /// A way to write, with buffers.
 pub(super) struct Contender {
-    /// Which way.
+    /// The protection.
     pub(super) way: Way,
     /// Its code.
     record: Record,
     writer: Box<dyn Writer>,
 }
 
-/// How large everything is.
+/// The dimensions of buffers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
-    /// Of each region.
+    /// The geometry of each region.
     pub(super) geometry: Geometry,
     /// One more than the highest number of a CPU that threads may run on.
     pub(super) cpus: usize,
@@ -146,13 +147,13 @@ impl Contender {
         (self.record, (&raw const *self.writer).cast())
     }
 
-    /// What is in its buffers.
+    /// Searches its buffers.
     pub(super) fn find(&self, body_bytes: usize) -> Result<Vec<Found>> {
         self.writer.find(body_bytes)
     }
 }
 
-/// What is called for each event, through a pointer, as the library is.
+/// Records an event. It is called for each event through a pointer, as the library is.
 ///
 /// # Safety
 /// `writer` is a `W`, and `staged` the calling thread's.
@@ -191,11 +192,11 @@ fn cpu() -> usize {
     trackway_sys::thread::cpu() as usize
 }
 
-/// What one step did.
+/// The outcome of one step.
 enum Step {
     Recorded,
     Switched,
-    /// Nothing: somebody else committed first, or the sequence was aborted.
+    /// Nothing: another writer committed first, or the sequence was aborted.
     Aborted,
     /// There is no room.
     Refused,
@@ -209,7 +210,7 @@ struct Regions<P, C> {
     generation: AtomicU64,
 }
 
-/// How writers keep apart.
+/// An implementation of a protection.
 trait Protection: Sync + Sized {
     fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did;
 }
@@ -316,10 +317,10 @@ fn refused(region: Region<'_>) -> Step {
     Step::Refused
 }
 
-/// What [`Claim::commit`] does.
+/// Does the work of [`Claim::commit`] with plain accesses.
 ///
 /// # Safety
-/// As there; nobody else writes into the region meanwhile.
+/// As there; no other writer uses the region meanwhile.
 #[inline(always)]
 unsafe fn commit_plainly(
     ring: &OurRing,
@@ -348,7 +349,7 @@ impl<P: Protection, C: Clock> Writer for Regions<P, C> {
     }
 }
 
-/// Each thread has a region, and nobody else comes in.
+/// No protection: each thread has a region, and nothing else writes into it.
 struct Nothing;
 
 impl Protection for Nothing {
