@@ -47,8 +47,8 @@ impl Arguments {
 /// If the file is not a report, or the page cannot be written.
 pub(crate) fn draw(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
     let report = read_report(&page.results)?;
-    let beside = page.results.parent().unwrap_or(Path::new("")).to_owned();
-    let folder = folder(Some(&page.out.clone().unwrap_or(beside)))?;
+    let parent = page.results.parent().unwrap_or(Path::new("")).to_owned();
+    let folder = folder(Some(&page.out.clone().unwrap_or(parent)))?;
     let written = write_page(&report, &folder);
     written.with_context(|| format!("cannot write in {}", folder.display()))?;
     writeln!(output, "{}", folder.join("report.html").display())?;

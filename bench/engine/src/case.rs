@@ -111,7 +111,7 @@ impl Case {
     pub const SCOPE: Self = Self { threads: 1, payload: Payload::Scope, context: Context::None };
 
     /// Cases that have a section of their own and no column in the table.
-    pub const APART: [Self; 3] = [Self::PRINTF, Self::VIEWS, Self::SCOPE];
+    pub const OUTSIDE_TABLE: [Self; 3] = [Self::PRINTF, Self::VIEWS, Self::SCOPE];
 
     /// The same with so many threads.
     pub const fn with_threads(self, threads: u32) -> Self {

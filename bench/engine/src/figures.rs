@@ -29,11 +29,11 @@ pub fn times(times: f64) -> String {
 
 /// So many times, and between what the true figure is: `×6.00 (5.95–6.10)`.
 pub fn times_between(ratio: &Ratio) -> String {
-    between(ratio, times)
+    with_interval(ratio, times)
 }
 
 /// The same with so many digits.
-pub fn between(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
+pub fn with_interval(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
     let median = times(ratio.median);
     match ratio.interval {
         Some((low, high)) => format!("×{median} ({}–{})", times(low), times(high)),

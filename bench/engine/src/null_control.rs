@@ -3,7 +3,7 @@
 //! Main invariant: "nil" is said only where the whole interval is near 1. An interval that merely
 //! holds 1 shows no difference, and does not show that there is none.
 
-use crate::figures::between;
+use crate::figures::with_interval;
 use crate::results::{Report, Row, SuiteRows};
 use crate::stats::Ratio;
 
@@ -59,7 +59,7 @@ impl Control {
 /// Returns the verdict on a control as a line of a report; `None` if the row has no ratio.
 pub fn line(row: &Row) -> Option<String> {
     let times = row.times?;
-    let (tracer, ratio) = (&row.tracer, between(&times, |one| format!("{one:.3}")));
+    let (tracer, ratio) = (&row.tracer, with_interval(&times, |one| format!("{one:.3}")));
     Some(format!("the same twice ({tracer}): {ratio}, {}", Control::of(&times).words()))
 }
 

@@ -28,7 +28,7 @@ impl Progress {
     }
 
     /// Shows the current step.
-    pub fn say(&self, what: &str) {
+    pub fn show_step(&self, what: &str) {
         if !self.is_shown {
             return;
         }
@@ -49,7 +49,7 @@ impl Default for Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.left.set(None);
-        self.say("");
+        self.show_step("");
     }
 }
 

@@ -68,8 +68,8 @@ impl ByRound {
     }
 
     /// Returns the difference between a row and its baseline.
-    pub fn beyond(suite: &SuiteRows, row: Option<&Row>) -> Self {
-        let other = row.and_then(|row| suite.rows.get(row.beside?));
+    pub fn above_baseline(suite: &SuiteRows, row: Option<&Row>) -> Self {
+        let other = row.and_then(|row| suite.rows.get(row.baseline?));
         Self::of(row).less(&Self::of(other))
     }
 
@@ -98,18 +98,18 @@ impl ByRound {
     }
 
     /// Summarizes all rounds.
-    pub fn told(&self) -> Option<Told> {
+    pub fn estimate(&self) -> Option<Estimate> {
         let figures: Vec<f64> = self.rounds.iter().flatten().copied().collect();
         let ratio = Ratio::of(&figures)?;
         let interval = ratio.interval.filter(|_| !self.is_chosen);
         let (ratio, lost) = (Ratio { interval, ..ratio }, self.lost.clone());
-        Some(Told { ratio, rounds: figures.len(), lost })
+        Some(Estimate { ratio, rounds: figures.len(), lost })
     }
 }
 
 /// A figure of some rounds, and how sure it is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct Estimate {
     /// Its median, and between what the true one is.
     pub ratio: Ratio,
     /// Number of rounds behind the estimate.
@@ -118,11 +118,11 @@ pub struct Told {
     lost: Option<Lost>,
 }
 
-impl Told {
+impl Estimate {
     /// Returns the ratio of a row to its baseline.
     pub fn times(suite: &SuiteRows, row: Option<&Row>) -> Option<Self> {
         let row = row.filter(|row| row.spread.is_some())?;
-        let other = row.beside.and_then(|other| suite.rows.get(other));
+        let other = row.baseline.and_then(|other| suite.rows.get(other));
         let lost = Lost::more(Lost::of(row), other.and_then(Lost::of));
         Some(Self { ratio: row.times?, rounds: row.samples.iter().flatten().count(), lost })
     }
@@ -163,7 +163,7 @@ pub struct Form {
     /// Digits behind the point.
     digits: usize,
     /// True if the figure is a difference, and so has a sign.
-    is_beyond: bool,
+    is_signed: bool,
     /// Behind the figure.
     unit: &'static str,
 }
@@ -176,17 +176,17 @@ impl Form {
 
     /// A figure in this unit.
     pub const fn of(digits: usize, unit: &'static str) -> Self {
-        Self { digits, is_beyond: false, unit }
+        Self { digits, is_signed: false, unit }
     }
 
     /// Returns the format of a difference in this unit.
-    pub const fn beyond(digits: usize, unit: &'static str) -> Self {
-        Self { digits, is_beyond: true, unit }
+    pub const fn signed(digits: usize, unit: &'static str) -> Self {
+        Self { digits, is_signed: true, unit }
     }
 
     fn number(self, figure: f64) -> String {
         let digits = self.digits;
-        if self.is_beyond { format!("{figure:+.digits$}") } else { format!("{figure:.digits$}") }
+        if self.is_signed { format!("{figure:+.digits$}") } else { format!("{figure:.digits$}") }
     }
 
     fn words(self, ratio: &Ratio) -> String {
@@ -202,49 +202,54 @@ impl Form {
 }
 
 /// A bar that figures up to `bound` hold.
-pub fn most(what: &str, told: Option<Told>, bound: f64, form: Form) -> Bar {
-    bar(what, told, form, |told| told.is_at_most(bound))
+pub fn most(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> Bar {
+    bar(what, estimate, form, |estimate| estimate.is_at_most(bound))
 }
 
 /// A bar that figures from `bound` on hold.
-pub fn least(what: &str, told: Option<Told>, bound: f64, form: Form) -> Bar {
-    bar(what, told, form, |told| told.is_at_least(bound))
+pub fn least(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> Bar {
+    bar(what, estimate, form, |estimate| estimate.is_at_least(bound))
 }
 
 /// The same of several figures, all of which must hold it; the worst of them is told. `None` of one
 /// that was not measured, and says nothing: then the others do not, either.
 pub fn most_of_all(
     what: &str,
-    all: impl IntoIterator<Item = Option<Told>>,
+    all: impl IntoIterator<Item = Option<Estimate>>,
     bound: f64,
     form: Form,
 ) -> Bar {
-    let all: Option<Vec<Told>> = all.into_iter().collect();
+    let all: Option<Vec<Estimate>> = all.into_iter().collect();
     let all = all.unwrap_or_default();
     let worst = all.iter().max_by(|one, other| one.at_most().total_cmp(&other.at_most()));
-    let is_any = |verdict| all.iter().any(|told| told.is_at_most(bound) == verdict);
+    let is_any = |verdict| all.iter().any(|estimate| estimate.is_at_most(bound) == verdict);
     let verdicts = [Verdict::Misses, Verdict::Undecided, Verdict::Holds];
     let verdict = verdicts.into_iter().find(|verdict| is_any(*verdict));
-    let lost = all.iter().fold(None, |lost, told| Lost::more(lost, told.lost.clone()));
-    let worst = worst.map(|worst| Told { lost, ..worst.clone() });
+    let lost = all.iter().fold(None, |lost, estimate| Lost::more(lost, estimate.lost.clone()));
+    let worst = worst.map(|worst| Estimate { lost, ..worst.clone() });
     bar(what, worst, form, |_| verdict.unwrap_or(Verdict::Unknown))
 }
 
 /// A figure of which nothing is asked.
-pub fn floor(what: &str, told: Option<Told>, form: Form) -> Bar {
-    bar(what, told, form, |_| Verdict::Unknown)
+pub fn floor(what: &str, estimate: Option<Estimate>, form: Form) -> Bar {
+    bar(what, estimate, form, |_| Verdict::Unknown)
 }
 
-fn bar(what: &str, told: Option<Told>, form: Form, verdict: impl Fn(&Told) -> Verdict) -> Bar {
-    let Some(told) = told else { return Bar::not_measured(what) };
+fn bar(
+    what: &str,
+    estimate: Option<Estimate>,
+    form: Form,
+    verdict: impl Fn(&Estimate) -> Verdict,
+) -> Bar {
+    let Some(estimate) = estimate else { return Bar::not_measured(what) };
     let mut bar = Bar {
-        measured: form.words(&told.ratio),
-        figure: Some(told.ratio),
-        rounds: told.rounds,
-        verdict: verdict(&told),
+        measured: form.words(&estimate.ratio),
+        figure: Some(estimate.ratio),
+        rounds: estimate.rounds,
+        verdict: verdict(&estimate),
         ..Bar::not_measured(what)
     };
-    if let Some(lost) = told.lost {
+    if let Some(lost) = estimate.lost {
         bar.is_not_decided(lost.words());
     }
     bar
@@ -273,28 +278,28 @@ mod tests {
         assert_eq!(theirs.over(&ours), rounds(&[5.0; 3]));
         assert_eq!(theirs.less(&ours), rounds(&[80.0, 160.0, 240.0]));
         ours.rounds[1] = None;
-        assert_eq!(theirs.over(&ours).told().map(|told| told.rounds), Some(2));
+        assert_eq!(theirs.over(&ours).estimate().map(|estimate| estimate.rounds), Some(2));
         let some = ours.over(&rounds(&[0.0, -1.0, 2.0]));
         assert_eq!((some.rounds, some.is_chosen), (vec![None, None, Some(30.0)], true));
         let failed = Row { spread: None, ..row("trackway", "u32", 21.0) };
-        assert_eq!(ByRound::of(Some(&failed)).told(), None);
+        assert_eq!(ByRound::of(Some(&failed)).estimate(), None);
     }
 
     #[test]
     fn bars_are_decided_by_intervals_that_lie_on_one_side() {
         // Six rounds: the interval is from the least to the greatest.
-        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).told();
-        let verdict = |told| most("at most 8", told, 8.0, Form::beyond(1, "ns")).verdict;
+        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).estimate();
+        let verdict = |estimate| most("at most 8", estimate, 8.0, Form::signed(1, "ns")).verdict;
         assert_eq!(verdict(six(5.0, 8.0)), Verdict::Holds);
         assert_eq!(verdict(six(8.5, 9.0)), Verdict::Misses);
         assert_eq!(verdict(six(7.0, 9.0)), Verdict::Undecided);
-        let verdict = |told| least("at least 4", told, 4.0, Form::TIMES).verdict;
+        let verdict = |estimate| least("at least 4", estimate, 4.0, Form::TIMES).verdict;
         assert_eq!(verdict(six(4.0, 6.0)), Verdict::Holds);
         assert_eq!(verdict(six(3.0, 3.5)), Verdict::Misses);
         assert_eq!(verdict(six(3.0, 6.0)), Verdict::Undecided);
         // However far from the bound: one round, or five, decide nothing.
         for count in [1, 5] {
-            let few = rounds(&vec![1.0; count]).told();
+            let few = rounds(&vec![1.0; count]).estimate();
             assert_eq!(most("at most 8", few, 8.0, Form::TIMES).verdict, Verdict::Undecided);
         }
         assert_eq!(verdict(None), Verdict::Unknown);
@@ -303,11 +308,11 @@ mod tests {
     #[test]
     fn rounds_that_are_chosen_decide_nothing() {
         let theirs = rounds(&[10.0, 10.0, 10.0, 10.0, 10.0, 10.0, -1.0]);
-        let told = rounds(&[1.0; 7]).over(&theirs).told();
-        assert_eq!(most("at most 8", told, 8.0, Form::TIMES).verdict, Verdict::Undecided);
+        let estimate = rounds(&[1.0; 7]).over(&theirs).estimate();
+        assert_eq!(most("at most 8", estimate, 8.0, Form::TIMES).verdict, Verdict::Undecided);
         // As little, if they are told in terms of something else.
-        let told = rounds(&[1.0; 7]).over(&theirs).over(&rounds(&[1.0; 7])).told();
-        assert_eq!(told.and_then(|told| told.ratio.interval), None);
+        let estimate = rounds(&[1.0; 7]).over(&theirs).over(&rounds(&[1.0; 7])).estimate();
+        assert_eq!(estimate.and_then(|estimate| estimate.ratio.interval), None);
     }
 
     #[test]
@@ -319,8 +324,8 @@ mod tests {
             ..steady(tracer, "u32", 20.0)
         };
         let bar = |ours: &Row, theirs: &Row| {
-            let told = ByRound::of(Some(theirs)).over(&ByRound::of(Some(ours))).told();
-            least("as fast", told, 1.0, Form::TIMES)
+            let estimate = ByRound::of(Some(theirs)).over(&ByRound::of(Some(ours))).estimate();
+            least("as fast", estimate, 1.0, Form::TIMES)
         };
         let (few, many, most) = (losing("a", 10), losing("b", 11), losing("c", 9_000));
         assert_eq!(bar(&few, &few).verdict, Verdict::Holds);
@@ -329,21 +334,21 @@ mod tests {
         // What is not decided anyway needs no other reason.
         let open = Row { samples: vec![Some(20.0)], ..most.clone() };
         assert_eq!(bar(&few, &open).reason, None);
-        let beside = Row { beside: Some(0), times: Ratio::of(&[1.0; 8]), ..few };
-        let found = suite([most, beside]);
-        let told = || Told::times(&found, found.rows.get(1));
-        let all = most_of_all("", [six_of(1.0), told()], 2.0, Form::PART);
+        let baseline = Row { baseline: Some(0), times: Ratio::of(&[1.0; 8]), ..few };
+        let found = suite([most, baseline]);
+        let estimate = || Estimate::times(&found, found.rows.get(1));
+        let all = most_of_all("", [six_of(1.0), estimate()], 2.0, Form::PART);
         assert_eq!(all.standing(), "not decided: c lost 90.0 % of its events");
     }
 
-    fn six_of(figure: f64) -> Option<Told> {
-        rounds(&[figure; 6]).told()
+    fn six_of(figure: f64) -> Option<Estimate> {
+        rounds(&[figure; 6]).estimate()
     }
 
     #[test]
     fn all_must_hold_what_is_asked_of_all() {
-        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).told();
-        let bar = |all: &[Option<Told>]| most_of_all("", all.iter().cloned(), 1.4, Form::PART);
+        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).estimate();
+        let bar = |all: &[Option<Estimate>]| most_of_all("", all.iter().cloned(), 1.4, Form::PART);
         // The one with the smaller median is the one that is not decided.
         let both = [six(1.29, 1.31), six(1.0, 1.5)];
         assert_eq!(bar(&both).verdict, Verdict::Undecided);
@@ -356,12 +361,12 @@ mod tests {
 
     #[test]
     fn figures_are_told_with_their_intervals() {
-        let told = rounds(&[5.0, 6.0, 5.0, 6.0, 5.0, 6.0]).told();
-        let bar = most("at most 8", told.clone(), 8.0, Form::beyond(1, "ns"));
+        let estimate = rounds(&[5.0, 6.0, 5.0, 6.0, 5.0, 6.0]).estimate();
+        let bar = most("at most 8", estimate.clone(), 8.0, Form::signed(1, "ns"));
         assert_eq!(bar.measured, "+5.5 ns (+5.0 to +6.0)");
         assert_eq!((bar.rounds, bar.figure.and_then(|it| it.interval)), (6, Some((5.0, 6.0))));
-        let percent = told.map(|told| told.map(|times| (times - 5.0) * 100.0));
+        let percent = estimate.map(|estimate| estimate.map(|times| (times - 5.0) * 100.0));
         assert_eq!(floor("", percent, Form::of(0, "%")).measured, "50 % (0 to 100)");
-        assert_eq!(least("", rounds(&[6.0]).told(), 4.0, Form::TIMES).measured, "6.00 times");
+        assert_eq!(least("", rounds(&[6.0]).estimate(), 4.0, Form::TIMES).measured, "6.00 times");
     }
 }

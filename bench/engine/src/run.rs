@@ -11,7 +11,7 @@ use crate::host::cleanup_shell::CleanupShell;
 use crate::host::machine::{self, Machine};
 use crate::host::requirements::Requirements;
 use crate::host::workload::Source;
-use crate::host::workspace::{BuildTools, Place};
+use crate::host::workspace::{BuildTools, Workspace};
 use crate::progress::Progress;
 use crate::report::page::page;
 use crate::results::{BUILDS, Bar, Ended, FORMAT, Note, Report, SuiteRows};
@@ -117,15 +117,16 @@ impl Catalogue {
         let tools = BuildTools::find()?;
         crate::host::workspace::sweep();
         crate::host::tracefs::sweep();
-        let place = Place::new(tools, self.sources)?;
-        let _cleanup_shell = CleanupShell::of_folders([&place.path(""), place.window_dir()])?;
+        let workspace = Workspace::new(tools, self.sources)?;
+        let _cleanup_shell =
+            CleanupShell::of_folders([&workspace.path(""), workspace.window_dir()])?;
         let progress = Progress::new();
-        let mut report = begin(options, self.requirements, &place.tools);
+        let mut report = begin(options, self.requirements, &workspace.tools);
         for word in tracer_names::idle(&options.settings.tracers, &names_in(&chosen)) {
             report.notes.push(Note::skipped(word, "no suite that was asked for has such a tracer"));
         }
         let (settings, cpus) = (&options.settings, report.machine.cpus);
-        let context = SuiteContext { place: &place, progress: &progress, settings, cpus };
+        let context = SuiteContext { workspace: &workspace, progress: &progress, settings, cpus };
         let began = Instant::now();
         for at in 0..chosen.len() {
             // What suites before took longer or shorter than they said is in the past.
@@ -201,7 +202,7 @@ fn add(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
 }
 
 fn begin(options: &RunOptions, requirements: Requirements, tools: &BuildTools) -> Report {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let mut report = Report {
         format: FORMAT,
         begun_ns: trackway_sys::clock::realtime_ns(),

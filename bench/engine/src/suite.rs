@@ -5,7 +5,7 @@
 //! worse.
 
 use crate::error::Result;
-use crate::host::workspace::Place;
+use crate::host::workspace::Workspace;
 use crate::progress::Progress;
 use crate::results::{Account, SuiteRows, Unit};
 use crate::settings::Settings;
@@ -29,7 +29,7 @@ pub struct About {
 #[derive(Debug)]
 pub struct SuiteContext<'a> {
     /// The workspace.
-    pub place: &'a Place,
+    pub workspace: &'a Workspace,
     /// The progress line.
     pub progress: &'a Progress,
     /// Settings of the user.
@@ -56,7 +56,7 @@ pub struct Entry {
     /// True if the tracer keeps events, which its own output must show.
     pub records: bool,
     /// The row that this one's figure is told in terms of, and beyond.
-    pub beside: Option<usize>,
+    pub baseline: Option<usize>,
     /// True if the row measures the same thing as its baseline a second time: the difference
     /// between them is the noise of the measurement.
     pub is_control: bool,

@@ -7,7 +7,7 @@ pub use crate::host::availability::Availability;
 use crate::case::{Case, Mode, Plan};
 use crate::error::{Error, Result};
 use crate::host::workload::{self, Batch};
-use crate::host::workspace::Place;
+use crate::host::workspace::Workspace;
 use crate::results::Account;
 
 /// Durations of the start of a program that is linked with a tracer.
@@ -42,7 +42,7 @@ pub trait Tracer {
     fn name(&self) -> &'static str;
 
     /// Checks, without starting anything, that the tracer can be measured on this machine.
-    fn availability(&self, place: &Place) -> Availability;
+    fn availability(&self, workspace: &Workspace) -> Availability;
 
     /// Returns true if the tracer can run `case`.
     fn supports(&self, case: &Case) -> bool;
@@ -52,12 +52,12 @@ pub trait Tracer {
     fn batch_events(&self) -> u64;
 
     /// Compiles the workload, starts daemons.
-    fn set_up(&mut self, place: &Place) -> Result<()>;
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()>;
 
     /// Runs the workload in batches, traced in its first mode, and keeps what the tracer wrote.
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
-        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let output = self.emit(workspace, case, Mode::Overwrite, &arguments)?;
         let batches = workload::batches(&output)?;
         self.remember(&workload::emitted_by_thread(&batches));
         Ok(batches)
@@ -69,7 +69,7 @@ pub trait Tracer {
 
     /// Reads the account of the latest run from the tracer's own output; `None` if it records
     /// nothing.
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>>;
 
     /// Returns true if the set-up takes too long for a quick run over all tracers.
     fn is_slow_to_set_up(&self) -> bool {
@@ -93,19 +93,19 @@ pub trait Tracer {
 
     /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
     /// what the tracer wrote: what the workload printed.
-    fn emit(&mut self, _: &Place, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
+    fn emit(&mut self, _: &Workspace, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
         Err(Error::output(self.name(), "it has no workload of its own"))
     }
 
     /// Reads the account of that run from the tracer's own output, given the number of events of
     /// each thread; `None` if the tracer records nothing.
-    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+    fn account(&mut self, workspace: &Workspace, emitted: &[u64]) -> Result<Option<Account>> {
         self.remember(emitted);
-        self.read_back(place)
+        self.read_back(workspace)
     }
 
     /// Returns the path of the output of that run, if there is one: a file, or a folder of files.
-    fn output(&self, _: &Place) -> Option<PathBuf> {
+    fn output(&self, _: &Workspace) -> Option<PathBuf> {
         None
     }
 
@@ -121,12 +121,12 @@ pub trait Tracer {
 
     /// Two threads for so long, as fast as they can, to files, with buffers of so many bytes for
     /// each CPU; and what arrived.
-    fn stream(&mut self, _: &Place, _bytes: u64, _milliseconds: u32) -> Result<Option<Flow>> {
+    fn stream(&mut self, _: &Workspace, _bytes: u64, _milliseconds: u32) -> Result<Option<Flow>> {
         Ok(None)
     }
 
     /// Starts a program that has events, again and again.
-    fn starts(&mut self, _place: &Place, _count: u32) -> Result<Option<Starts>> {
+    fn starts(&mut self, _place: &Workspace, _count: u32) -> Result<Option<Starts>> {
         Ok(None)
     }
 

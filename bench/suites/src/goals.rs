@@ -40,7 +40,7 @@ type Shown = (&'static str, fn(&Report, &SuiteRows) -> Vec<Bar>);
 
 /// All suites that show some, in the order in which they are measured.
 const SHOWN: [Shown; 12] = [
-    ("tracepoint", |_, suite| [events(suite), events_beside_others(suite)].concat()),
+    ("tracepoint", |_, suite| [events(suite), compared_events(suite)].concat()),
     ("scaling", |_, suite| vec![two_threads(suite)]),
     ("paths", suites::paths::bars),
     ("syscall", |_, suite| suites::syscall::bars(suite)),
@@ -123,40 +123,40 @@ fn events(suite: &SuiteRows) -> Vec<Bar> {
     let views = |tracer: &str| event(suite, tracer, &Case::VIEWS);
     let ours = ns(TRACKWAY);
     vec![
-        floor("rdtsc alone, in a loop: the floor", ns(RDTSC).told(), Form::of(1, "ns")),
+        floor("rdtsc alone, in a loop: the floor", ns(RDTSC).estimate(), Form::of(1, "ns")),
         most(
             &format!("one u32: at most rdtsc + {ABOVE_CLOCK_NS} ns"),
-            ours.less(&ns(RDTSC)).told(),
+            ours.less(&ns(RDTSC)).estimate(),
             ABOVE_CLOCK_NS,
-            Form::beyond(1, "ns"),
+            Form::signed(1, "ns"),
         ),
         most(
             "one u32: less than LW-UST, the survey's lower bound",
-            ours.over(&ns(LW_UST)).told(),
+            ours.over(&ns(LW_UST)).estimate(),
             1.0,
             Form::PART,
         ),
         least(
             &format!("one u32: {FASTER_THAN_LTTNG} times as fast as LTTng-UST (aim: 6)"),
-            ns(LTTNG).over(&ours).told(),
+            ns(LTTNG).over(&ours).estimate(),
             FASTER_THAN_LTTNG,
             Form::TIMES,
         ),
         most(
             &format!("off: at most {OFF_NS} ns"),
-            ns(TRACKWAY_OFF).less(&ns(EMPTY)).told(),
+            ns(TRACKWAY_OFF).less(&ns(EMPTY)).estimate(),
             OFF_NS,
-            Form::beyond(2, "ns"),
+            Form::signed(2, "ns"),
         ),
         most(
             &format!("Rust, one u32: at most {RUST_AS_C:.2} of C"),
-            ns(RUST).over(&ours).told(),
+            ns(RUST).over(&ours).estimate(),
             RUST_AS_C,
             Form::PART,
         ),
         most(
             &format!("C++, a view and a vector: at most {CXX_AS_C:.2} of C"),
-            views(CXX).over(&views(TRACKWAY)).told(),
+            views(CXX).over(&views(TRACKWAY)).estimate(),
             CXX_AS_C,
             Form::PART,
         ),
@@ -164,23 +164,23 @@ fn events(suite: &SuiteRows) -> Vec<Bar> {
 }
 
 /// The same beside what formats text, and what asks the kernel; and in bytes.
-fn events_beside_others(suite: &SuiteRows) -> Vec<Bar> {
+fn compared_events(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST;
     let ns = |tracer: &str| event(suite, tracer, &one);
     let printf_ns = |tracer: &str| event(suite, tracer, &Case::PRINTF);
-    let beside_probe = |tracer: &str, words: &str| {
+    let relative_to_probe = |tracer: &str, words: &str| {
         let what = format!("one u32: {FASTER_THAN_PROBES} times as fast as USDT by {words}");
-        least(&what, ns(tracer).over(&ns(TRACKWAY)).told(), FASTER_THAN_PROBES, Form::TIMES)
+        least(&what, ns(tracer).over(&ns(TRACKWAY)).estimate(), FASTER_THAN_PROBES, Form::TIMES)
     };
     vec![
         least(
             &format!("trackway_printf: {FASTER_THAN_TRACEF} times as fast as lttng_ust_tracef"),
-            printf_ns(TRACEF).over(&printf_ns(TRACKWAY_PRINTF)).told(),
+            printf_ns(TRACEF).over(&printf_ns(TRACKWAY_PRINTF)).estimate(),
             FASTER_THAN_TRACEF,
             Form::TIMES,
         ),
-        beside_probe(FTRACE_UPROBE, "ftrace's uprobe"),
-        beside_probe(BPFTRACE, "bpftrace"),
+        relative_to_probe(FTRACE_UPROBE, "ftrace's uprobe"),
+        relative_to_probe(BPFTRACE, "bpftrace"),
         at_most(
             &format!("bytes of an event with one u32: at most {EVENT_BYTES}"),
             suite
@@ -198,10 +198,10 @@ fn events_beside_others(suite: &SuiteRows) -> Vec<Bar> {
 /// Judges the start of a program without a session, in time and in threads.
 fn start(suite: &SuiteRows) -> Bar {
     let ours = suite.rows.iter().find(|row| row.tracer == TRACKWAY_OFF);
-    let added_us = ByRound::beyond(suite, ours).told();
+    let added_us = ByRound::above_baseline(suite, ours).estimate();
     let threads = ours.and_then(|ours| ours.extra.get(THREADS)).copied().unwrap_or_default();
     let what = format!("start of a process: at most +{START_US} µs, and no thread");
-    let mut bar = most(&what, added_us, START_US, Form::beyond(0, "µs"));
+    let mut bar = most(&what, added_us, START_US, Form::signed(0, "µs"));
     if bar.figure.is_some() {
         bar.measured += &format!(", {threads} thread");
     }
@@ -222,7 +222,7 @@ fn two_threads(suite: &SuiteRows) -> Bar {
     let scaling = |tracer| ns(tracer, 2).over(&ns(tracer, 1));
     most(
         &format!("two threads: at most {TWO_THREADS:.2} of what two of rdtsc lose"),
-        scaling(TRACKWAY).over(&scaling(RDTSC)).told(),
+        scaling(TRACKWAY).over(&scaling(RDTSC)).estimate(),
         TWO_THREADS,
         Form::PART,
     )
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     /// Returns the bars of one suite.
-    fn told(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
+    fn verdicts(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
         let bars = all(report).into_iter().filter(|bar| bar.suite == suite);
         bars.map(|bar| (bar.measured, bar.verdict)).collect()
     }
@@ -270,7 +270,7 @@ mod tests {
             missing,
             ("8.00".to_owned(), Verdict::Holds),
         ];
-        assert_eq!(told(&numbers(), "tracepoint"), expected);
+        assert_eq!(verdicts(&numbers(), "tracepoint"), expected);
     }
 
     #[test]
@@ -336,16 +336,16 @@ mod tests {
             steady(TRACKWAY, &case(1), 20.0),
             steady(TRACKWAY, &case(2), 30.0),
         ];
-        let told = told(&report("scaling", rows), "scaling");
-        assert_eq!(told, [("1.25 of it (1.25 to 1.25)".to_owned(), Verdict::Misses)]);
+        let verdicts = verdicts(&report("scaling", rows), "scaling");
+        assert_eq!(verdicts, [("1.25 of it (1.25 to 1.25)".to_owned(), Verdict::Misses)]);
     }
 
     #[test]
     fn a_thread_misses_the_bar_however_fast_the_start() {
         let started = |threads| {
             let ours = with_extra(steady(TRACKWAY_OFF, "spawn", 500.0), THREADS, threads);
-            let ours = Row { beside: Some(0), ..ours };
-            told(&report("startup", [steady(EMPTY, "spawn", 350.0), ours]), "startup")
+            let ours = Row { baseline: Some(0), ..ours };
+            verdicts(&report("startup", [steady(EMPTY, "spawn", 350.0), ours]), "startup")
         };
         let held = ("+150 µs (+150 to +150), 1 thread".to_owned(), Verdict::Holds);
         assert_eq!(started(1.0), [held]);

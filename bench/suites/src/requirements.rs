@@ -67,8 +67,8 @@ mod tests {
     /// program that only finds headers.
     const NOT_NEEDED: [&str; 2] = ["sh", "pkg-config"];
 
-    /// Words that stand before a program's name where it is looked for or started.
-    const BEFORE: [&str; 5] =
+    /// Words that stand prefix a program's name where it is looked for or started.
+    const PREFIXES: [&str; 5] =
         ["Command::new(\"", "has(\"", "found.add(\"", "found.add_as(\"", "needs(\""];
 
     fn sources(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
@@ -99,11 +99,11 @@ mod tests {
         };
         let mut looked_for = 0;
         for (path, text) in &all {
-            for before in BEFORE {
-                for rest in text.split(before).skip(1) {
+            for prefix in PREFIXES {
+                for rest in text.split(prefix).skip(1) {
                     let name = rest.split('"').next().unwrap_or_default();
                     // Files of tracefs are looked for in its folder.
-                    if !text.contains(&format!("tracefs.{before}{name}")) {
+                    if !text.contains(&format!("tracefs.{prefix}{name}")) {
                         assert!(is_known(name), "{}: {name} is not in the table", path.display());
                         looked_for += 1;
                     }

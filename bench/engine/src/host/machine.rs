@@ -40,7 +40,7 @@ pub struct Machine {
 
 impl Machine {
     /// This one.
-    pub fn here() -> Self {
+    pub fn current() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let clocksource = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         Self {

@@ -91,7 +91,7 @@ impl BuildTools {
 
 /// The bench's place while it works.
 #[derive(Debug)]
-pub struct Place {
+pub struct Workspace {
     /// Trackway's parts.
     pub tools: BuildTools,
     /// Scratch folder.
@@ -103,7 +103,7 @@ pub struct Place {
     _locks: Vec<File>,
 }
 
-impl Place {
+impl Workspace {
     /// A new place, with the workloads' sources in it.
     pub fn new(tools: BuildTools, sources: &[Source]) -> Result<Self> {
         let shared = Path::new(SHARED_MEMORY);
@@ -113,15 +113,15 @@ impl Place {
             return Err(Error::output("TMPDIR", "has a control character in it"));
         }
         let window_base = if shared.is_dir() { shared } else { &base };
-        let mut place = Self::of(tools);
+        let mut workspace = Self::of(tools);
         // One after the other, so that what is made goes if the next cannot be.
-        place.dir = claim(&base, "", &mut place._locks)?;
-        place.window_dir = claim(window_base, WINDOW, &mut place._locks)?;
+        workspace.dir = claim(&base, "", &mut workspace._locks)?;
+        workspace.window_dir = claim(window_base, WINDOW, &mut workspace._locks)?;
         for source in sources {
-            let path = place.path(source.name);
+            let path = workspace.path(source.name);
             fs::write(&path, source.text).map_err(Error::io(format!("cannot write {path:?}")))?;
         }
-        Ok(place)
+        Ok(workspace)
     }
 
     fn of(tools: BuildTools) -> Self {
@@ -179,7 +179,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Workspace {
     fn drop(&mut self) {
         for dir in [&self.dir, &self.window_dir] {
             // There is no caller left to report to.
@@ -300,9 +300,10 @@ mod tests {
 
     #[test]
     fn folders_are_new_and_for_nobody_else_and_go() {
-        let places = [(); 2]
-            .map(|()| Place::new(BuildTools::without_parts("it".into()), &[]).expect("a place"));
-        let folders = places.each_ref().map(|place| place.path(""));
+        let places = [(); 2].map(|()| {
+            Workspace::new(BuildTools::without_parts("it".into()), &[]).expect("a place")
+        });
+        let folders = places.each_ref().map(|workspace| workspace.path(""));
         assert_ne!(folders[0], folders[1]);
         for folder in &folders {
             let about = fs::symlink_metadata(folder).expect("a folder");
@@ -321,18 +322,19 @@ mod tests {
 
     #[test]
     fn folders_are_made_in_those_that_are_there_and_behind_no_link() {
-        let place = Place::new(BuildTools::without_parts("it".into()), &[]).expect("a place");
-        let folder = place.path("one");
+        let workspace =
+            Workspace::new(BuildTools::without_parts("it".into()), &[]).expect("a place");
+        let folder = workspace.path("one");
         for _ in 0..2 {
             make_dir(&folder).expect("one");
         }
         let mode = fs::symlink_metadata(&folder).expect("a folder").mode() & 0o777;
         assert_eq!(mode, 0o700);
-        make_dir(&place.path("none/one")).expect_err("nobody asked for its parent");
-        std::os::unix::fs::symlink(&folder, place.path("link")).expect("a link");
-        std::fs::write(place.path("file"), "").expect("a file");
+        make_dir(&workspace.path("none/one")).expect_err("nobody asked for its parent");
+        std::os::unix::fs::symlink(&folder, workspace.path("link")).expect("a link");
+        std::fs::write(workspace.path("file"), "").expect("a file");
         for name in ["link", "file"] {
-            make_dir(&place.path(name)).expect_err(name);
+            make_dir(&workspace.path(name)).expect_err(name);
         }
     }
 

@@ -196,7 +196,7 @@ fn cell(suite: &SuiteRows, row: &Row) -> String {
     if spread.count > 1 {
         text += &format!(" ±{}", figure(row.unit, (spread.p95 - spread.p5) / 2.0));
     }
-    let other = row.beside.and_then(|other| suite.rows.get(other));
+    let other = row.baseline.and_then(|other| suite.rows.get(other));
     match (row.times, other) {
         (Some(times), Some(_)) => text + " " + &times_between(&times),
         _ => text,
@@ -255,9 +255,9 @@ mod tests {
     fn reports_have_tables_controls_and_reasons() {
         let times = |median| Ratio { median, interval: Some((median - 0.01, median + 0.01)) };
         let lttng =
-            Row { beside: Some(0), times: Some(times(6.0)), ..row("lttng-ust", "u32", 126.0) };
+            Row { baseline: Some(0), times: Some(times(6.0)), ..row("lttng-ust", "u32", 126.0) };
         let control = Row {
-            beside: Some(0),
+            baseline: Some(0),
             times: Some(times(1.0)),
             is_control: true,
             ..row("trackway again", "u32", 21.0)
@@ -301,7 +301,7 @@ medians of 3 rounds ± half of what nine in ten span
         let times = Some(Ratio { median: 6.5, interval: Some((6.25, 6.75)) });
         let case = |at: usize| format!("case {at}, as long as some are");
         let rows = (0..7).flat_map(|at| {
-            let theirs = Row { beside: Some(0), times, ..row("lttng-ust", &case(at), 126.0) };
+            let theirs = Row { baseline: Some(0), times, ..row("lttng-ust", &case(at), 126.0) };
             [row("trackway", &case(at), 21.0), theirs]
         });
         let text = suite_text(&crate::results::fixtures::suite(rows));

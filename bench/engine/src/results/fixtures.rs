@@ -26,7 +26,7 @@ pub fn row(tracer: &str, case: &str, figure: f64) -> Row {
         histogram: Vec::new(),
         tail: None,
         measuring: None,
-        beside: None,
+        baseline: None,
         times: None,
         added: None,
         extra: BTreeMap::new(),

@@ -218,7 +218,8 @@ pub struct Row {
     pub measuring: Option<f64>,
     /// Position of the row that this one is told in terms of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<usize>,
+    #[serde(rename = "beside")]
+    pub baseline: Option<usize>,
     /// The figure in terms of that row's in the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Ratio>,

@@ -233,8 +233,8 @@ impl<'a> Measuring<'a> {
     fn order(&self, shuffle: &mut Shuffle) -> Vec<usize> {
         let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for row in self.taking_part() {
-            let beside = self.entries[row].beside.and_then(|other| self.entries.get(other));
-            let case = beside.unwrap_or(&self.entries[row]).case.as_str();
+            let baseline = self.entries[row].baseline.and_then(|other| self.entries.get(other));
+            let case = baseline.unwrap_or(&self.entries[row]).case.as_str();
             groups.entry(case).or_default().push(row);
         }
         let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
@@ -257,7 +257,7 @@ impl<'a> Measuring<'a> {
             let about = self.suite.about().name;
             let (round, turns) = (self.rounds + 1, order.len());
             let which = format!("{about}, round {round}, {} of {turns}", turn + 1);
-            self.context.progress.say(&format!("{which}: {}, {}", entry.tracer, entry.case));
+            self.context.progress.show_step(&format!("{which}: {}, {}", entry.tracer, entry.case));
             let sample = self.suite.sample(self.context, row);
             let sample = sample.and_then(|sample| proven(entry, &sample).map(|()| sample));
             match sample {
@@ -299,19 +299,19 @@ impl<'a> Measuring<'a> {
         let counts = |row: &usize| self.rows[*row].is_kept(self.rounds);
         let counted: Vec<usize> = self.taking_part().filter(counts).collect();
         let is_told =
-            |row: &&usize| self.entries[**row].beside.is_some_and(|it| counted.contains(&it));
+            |row: &&usize| self.entries[**row].baseline.is_some_and(|it| counted.contains(&it));
         let mut ratios = counted.iter().filter(is_told).peekable();
         // Without one there is nothing to be sure of.
         ratios.peek().is_some()
             && ratios.all(|&row| {
-                let times = self.beside(row, times);
+                let times = self.ratio_to_baseline(row, times);
                 times.is_some_and(|times| times.is_within(SURE))
             })
     }
 
     /// A row's figures in terms of those of the row that it is beside, round by round.
-    fn beside(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
-        let other = &self.rows[self.entries[row].beside?];
+    fn ratio_to_baseline(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
+        let other = &self.rows[self.entries[row].baseline?];
         // Figures of a tracer that did not do its work say nothing of others, either.
         if !other.is_kept(self.rounds) {
             return None;
@@ -377,7 +377,7 @@ impl<'a> Measuring<'a> {
             histogram: Vec::new(),
             tail: None,
             measuring: None,
-            beside: entry.beside,
+            baseline: entry.baseline,
             times: None,
             added: None,
             extra: BTreeMap::new(),
@@ -410,8 +410,8 @@ impl<'a> Measuring<'a> {
             row.extra_samples =
                 samples.map(|(what, rounds)| ((*what).to_owned(), rounds.clone())).collect();
             row.measuring = Spread::of(&measured.measuring).map(|spread| spread.median);
-            row.times = self.beside(at, times);
-            row.added = self.beside(at, |figure, other| figure - other);
+            row.times = self.ratio_to_baseline(at, times);
+            row.added = self.ratio_to_baseline(at, |figure, other| figure - other);
         }
         row
     }

@@ -53,9 +53,9 @@ impl Side {
 
 /// The marks in a tracer's output, of any run.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Seen(BTreeSet<(Side, u32, u32)>);
+pub(crate) struct FoundMarks(BTreeSet<(Side, u32, u32)>);
 
-impl Seen {
+impl FoundMarks {
     /// Adds the marks in another trace of the same run.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
@@ -90,7 +90,7 @@ impl Seen {
     }
 
     /// Looks at an event of a trace that is in CTF, of this name.
-    pub(crate) fn look(
+    pub(crate) fn add_event(
         &mut self,
         name: &str,
         event: &mut Body<'_, '_, '_>,
@@ -113,8 +113,8 @@ impl Seen {
 
     /// Reads the marks of the trace in `folder` or somewhere below.
     pub(crate) fn in_trace(folder: &Path) -> Result<Self> {
-        let mut seen = Self::default();
-        let Some(folder) = super::trace_folder(folder, 0) else { return Ok(seen) };
+        let mut found = Self::default();
+        let Some(folder) = super::trace_folder(folder, 0) else { return Ok(found) };
         let trace = super::trace(&folder)?;
         for stream in super::streams(&folder)? {
             let bytes = fs::read(&stream).map_err(Error::io(format!("cannot read {stream:?}")))?;
@@ -122,14 +122,14 @@ impl Seen {
             super::each_packet((&trace, &what), &bytes, |_, decoder, window| {
                 while let Some(mut event) = decoder.event(window)? {
                     if let Some(name) = event.header.class.name() {
-                        seen.look(name, &mut event)?;
+                        found.add_event(name, &mut event)?;
                     }
                     event.skip()?;
                 }
                 Ok(())
             })?;
         }
-        Ok(seen)
+        Ok(found)
     }
 }
 
@@ -224,20 +224,20 @@ impl Made {
     pub(crate) fn account(
         &self,
         tracer: &str,
-        (seen, sides): (&Seen, &[Side]),
+        (found, sides): (&FoundMarks, &[Side]),
         keep: Keep,
         all: &Account,
     ) -> Result<Account> {
         let (mut recorded, mut oldest) = (0, 0);
         for &side in sides {
-            let is_seen = |number: u32| seen.0.contains(&(side, self.nonce, number));
+            let is_seen = |number: u32| found.0.contains(&(side, self.nonce, number));
             let of = |numbers: Range<u32>| numbers.filter(|number| is_seen(*number)).count() as u64;
-            let begin = Part { seen: of(0..self.begin), made: self.begin.into() };
-            let end = Part { seen: of(self.end_from()..self.count()), made: self.end.into() };
+            let begin = Part { found: of(0..self.begin), made: self.begin.into() };
+            let end = Part { found: of(self.end_from()..self.count()), made: self.end.into() };
             let is_whole = end.proves(all.lost)
                 && match keep {
                     Keep::Disk => begin.proves(all.lost),
-                    Keep::Flight => begin.seen == begin.made || all.lost + all.overwritten > 0,
+                    Keep::Flight => begin.found == begin.made || all.lost + all.overwritten > 0,
                 };
             if !is_whole {
                 let message = format!(
@@ -279,20 +279,20 @@ impl Made {
 /// Marks of the begin, or of the end.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    seen: u64,
+    found: u64,
     made: u64,
 }
 
 impl Part {
     /// Returns true if the marks show that the tracer was on then, given the number of lost events.
     const fn proves(self, lost: u64) -> bool {
-        self.seen > 0 && (self.seen == self.made || lost > 0)
+        self.found > 0 && (self.found == self.made || lost > 0)
     }
 }
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.seen, self.made)
+        write!(f, "{} of {}", self.found, self.made)
     }
 }
 
@@ -314,13 +314,13 @@ mod tests {
         lost: u64,
         overwritten: u64,
     ) -> Result<Account> {
-        let mut seen = Seen::default();
+        let mut found = FoundMarks::default();
         for number in numbers {
-            seen.call(u64::from(20_000_u32 << NUMBER_BITS | number));
-            seen.exit(&format!("mark-20000-{number}"));
+            found.call(u64::from(20_000_u32 << NUMBER_BITS | number));
+            found.exit(&format!("mark-20000-{number}"));
         }
         let all = Account { emitted: 1000, recorded: 500, lost, overwritten, record_bytes: 5000 };
-        made().account("it", (&seen, &SIDES), keep, &all)
+        made().account("it", (&found, &SIDES), keep, &all)
     }
 
     #[test]
@@ -383,10 +383,10 @@ mod tests {
 
     #[test]
     fn a_side_that_was_off_shows() {
-        let mut seen = Seen::default();
-        (0..9).for_each(|number| seen.exit(&format!("mark-20000-{number}")));
+        let mut found = FoundMarks::default();
+        (0..9).for_each(|number| found.exit(&format!("mark-20000-{number}")));
         let all = Account { emitted: 9, recorded: 9, ..Account::default() };
-        let account = |sides| made().account("it", (&seen, sides), Keep::Disk, &all);
+        let account = |sides| made().account("it", (&found, sides), Keep::Disk, &all);
         assert!(account(&[Side::Exit]).is_ok());
         let error = account(&SIDES).unwrap_err().to_string();
         assert!(error.contains("calls it has 0 of 2 at the begin"), "{error}");
@@ -394,14 +394,14 @@ mod tests {
 
     #[test]
     fn what_others_do_is_no_mark() {
-        let mut seen = Seen::default();
-        seen.call(4711);
+        let mut found = FoundMarks::default();
+        found.call(4711);
         for name in ["mark-", "mark-x-1", "mark-1", "bookmark-1-2", "cc"] {
-            seen.exit(name);
+            found.exit(name);
         }
-        seen.allocation(4096);
-        assert_eq!(seen, Seen::default());
-        seen.allocation(ALLOCATION + (20_000 << NUMBER_BITS) + 7);
-        assert_eq!(seen.0.first(), Some(&(Side::Allocation, 20_000, 7)));
+        found.allocation(4096);
+        assert_eq!(found, FoundMarks::default());
+        found.allocation(ALLOCATION + (20_000 << NUMBER_BITS) + 7);
+        assert_eq!(found.0.first(), Some(&(Side::Allocation, 20_000, 7)));
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Counted {
 impl Counted {
     /// Asserts that so many events were overwritten, by the numbers of the packets that are left.
     fn check_overwritten(&self, events: u64, size: Size) -> Result<()> {
-        let room = self.before(size);
+        let room = self.overwritten_range(size);
         let is_shown = |(fewest, most): (u64, u64)| {
             (fewest.saturating_sub(self.discarded)..=most + self.discarded).contains(&events)
         };
@@ -67,7 +67,7 @@ impl Counted {
 
     /// Returns the least and the largest number of events in packets that are no longer there;
     /// `None` if no full packet is left.
-    fn before(&self, size: Size) -> Option<(u64, u64)> {
+    fn overwritten_range(&self, size: Size) -> Option<(u64, u64)> {
         if self.packets_before == 0 {
             return Some((0, 0));
         }
@@ -107,10 +107,10 @@ pub(crate) fn numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
 /// Computes the account of the events of threads, given the number of events of each, in a trace in
 /// which nothing is overwritten. Events of a single thread are identified by their numbers; several
 /// threads have the same numbers.
-pub(crate) fn kept(folder: &Path, emitted: &[u64]) -> Result<Account> {
+pub(crate) fn complete(folder: &Path, emitted: &[u64]) -> Result<Account> {
     if let [_] = emitted {
         let (counted, threads) = by_thread(folder, emitted)?;
-        return threads.kept(&counted);
+        return threads.complete(&counted);
     }
     counted(folder, emitted.iter().sum())
 }
@@ -139,11 +139,15 @@ pub(crate) fn overwritten(folder: &Path, emitted: &[u64], size: Size) -> Result<
 /// The same of a thread in a trace of ours, whatever becomes of the oldest. The recorder says how
 /// many it has lost, some of which may belong to no stream, and how many were overwritten: as many
 /// as are missing before the first.
-pub(crate) fn summarized(folder: &Path, emitted: u64, said: &RecorderSummary) -> Result<Account> {
+pub(crate) fn summarized(
+    folder: &Path,
+    emitted: u64,
+    reported: &RecorderSummary,
+) -> Result<Account> {
     let emitted = [emitted];
     let (mut counted, threads) = by_thread(folder, &emitted)?;
-    counted.discarded = said.lost;
-    threads.summarized(&counted, said)
+    counted.discarded = reported.lost;
+    threads.summarized(&counted, reported)
 }
 
 /// Counts, and tells the events of threads by their numbers.
@@ -186,14 +190,14 @@ struct Thread {
     /// The first one's number. Of a thread that has none left, all that it emitted come before it.
     first: u64,
     /// A bit for each number.
-    seen: Vec<u64>,
+    found_numbers: Vec<u64>,
 }
 
 impl<'a> Threads<'a> {
     fn new(emitted: &'a [u64]) -> Self {
         let none = |&events: &u64| {
             let words = usize::try_from(events.div_ceil(u64::from(u64::BITS)));
-            Thread { events: 0, first: events, seen: vec![0; words.unwrap_or_default()] }
+            Thread { events: 0, first: events, found_numbers: vec![0; words.unwrap_or_default()] }
         };
         Self { emitted, found: emitted.iter().map(none).collect(), strangers: 0 }
     }
@@ -222,7 +226,7 @@ impl<'a> Threads<'a> {
     }
 
     /// Computes the account where nothing is overwritten.
-    fn kept(&self, counted: &Counted) -> Result<Account> {
+    fn complete(&self, counted: &Counted) -> Result<Account> {
         let (recorded, _) = self.check(counted)?;
         Ok(Account {
             emitted: self.emitted.iter().sum(),
@@ -240,12 +244,12 @@ impl<'a> Threads<'a> {
     }
 
     /// The same where the tracer has counted what was overwritten.
-    fn summarized(&self, counted: &Counted, said: &RecorderSummary) -> Result<Account> {
+    fn summarized(&self, counted: &Counted, reported: &RecorderSummary) -> Result<Account> {
         let found = self.overwritten(counted)?;
-        said.agrees("recorded", said.recorded, found.recorded)?;
+        reported.agrees("recorded", reported.recorded, found.recorded)?;
         // What does not add up is told elsewhere.
         if found.is_complete() {
-            said.agrees("overwrote", said.overwritten, found.overwritten)?;
+            reported.agrees("overwrote", reported.overwritten, found.overwritten)?;
         }
         Ok(found)
     }
@@ -271,7 +275,7 @@ impl Thread {
     /// False: there is no such number, or it is there already.
     fn add(&mut self, number: u64) -> bool {
         let (word, bit) = (number / u64::from(u64::BITS), 1 << (number % u64::from(u64::BITS)));
-        let word = usize::try_from(word).ok().and_then(|word| self.seen.get_mut(word));
+        let word = usize::try_from(word).ok().and_then(|word| self.found_numbers.get_mut(word));
         let Some(word) = word.filter(|word| **word & bit == 0) else { return false };
         *word |= bit;
         self.events += 1;
@@ -478,12 +482,12 @@ impl RecorderSummary {
     }
 
     /// Asserts that the trace has as many as it says.
-    pub(crate) fn agrees(&self, did: &str, said: u64, found: u64) -> Result<()> {
-        if said == found {
+    pub(crate) fn agrees(&self, did: &str, reported: u64, found: u64) -> Result<()> {
+        if reported == found {
             return Ok(());
         }
         let message =
-            format!("it says that it {did} {said} events; by the trace, they are {found}");
+            format!("it says that it {did} {reported} events; by the trace, they are {found}");
         Err(Error::output("trackway record", message))
     }
 }
@@ -529,7 +533,7 @@ mod tests {
         account(520, 4, Size::Text).expect_err("not so much fewer");
         account(0, 0, Size::Same).expect("nothing was overwritten");
         let none = Counted { packets_before: 1, ..Counted::default() };
-        assert_eq!(none.before(Size::Same), None);
+        assert_eq!(none.overwritten_range(Size::Same), None);
     }
 
     #[test]
@@ -538,7 +542,7 @@ mod tests {
             let mut threads = Threads::new(&[4]);
             numbers.iter().for_each(|number| threads.add(*number));
             let events = numbers.len() as u64;
-            threads.kept(&Counted { events, discarded, ..Counted::default() })
+            threads.complete(&Counted { events, discarded, ..Counted::default() })
         };
         assert!(kept(&[0, 1, 2, 3], 0).expect("all").is_complete());
         assert!(kept(&[0, 3], 2).expect("some").is_complete());
@@ -565,9 +569,9 @@ mod tests {
         assert!(found(40..90, (10, 40)).expect("the last are lost").is_complete());
         assert!(!found(40..90, (0, 50)).expect("the last, and it says nothing").is_complete());
         // On from the 40th event on: more are missing than were overwritten.
-        for said in [0, 20, 60] {
-            let error = found(40..100, (0, said)).unwrap_err().to_string();
-            assert!(error.contains(&format!("overwrote {said} events")), "{error}");
+        for reported in [0, 20, 60] {
+            let error = found(40..100, (0, reported)).unwrap_err().to_string();
+            assert!(error.contains(&format!("overwrote {reported} events")), "{error}");
         }
     }
 

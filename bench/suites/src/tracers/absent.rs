@@ -6,7 +6,7 @@ use std::path::Path;
 use trackway_bench_engine::case::{Case, Plan};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workload::Batch;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -69,7 +69,7 @@ impl Tracer for Absent {
         }
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         // A kernel without modules has no list of them: proc(5).
         Availability::Missing(self.reason(has, Path::new("/proc/modules").exists()))
     }
@@ -82,15 +82,15 @@ impl Tracer for Absent {
         1
     }
 
-    fn set_up(&mut self, _place: &Place) -> Result<()> {
+    fn set_up(&mut self, _place: &Workspace) -> Result<()> {
         Err(Error::output(self.name(), "it is absent"))
     }
 
-    fn run(&mut self, _place: &Place, _case: &Case, _plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, _place: &Workspace, _case: &Case, _plan: &Plan) -> Result<Vec<Batch>> {
         Err(Error::output(self.name(), "it is absent"))
     }
 
-    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+    fn read_back(&mut self, _place: &Workspace) -> Result<Option<Account>> {
         Ok(None)
     }
 

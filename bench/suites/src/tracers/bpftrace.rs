@@ -9,7 +9,7 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::Tracefs;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -30,7 +30,7 @@ impl Tracer for Bpftrace {
         name::BPFTRACE
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         if !has("bpftrace") {
             return Availability::Missing("bpftrace is not installed".to_owned());
         }
@@ -48,12 +48,12 @@ impl Tracer for Bpftrace {
         1_000
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        place.compile(PROBE_PROGRAM, &[]).map(|_| ())
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        workspace.compile(PROBE_PROGRAM, &[]).map(|_| ())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
-        let program = place.path(PROBE_PROGRAM).display().to_string();
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let program = workspace.path(PROBE_PROGRAM).display().to_string();
         if program.contains([' ', '\t', ':', '"']) {
             let message = format!("it cannot be told of a program at '{program}'");
             return Err(Error::output(self.name(), message));
@@ -61,7 +61,7 @@ impl Tracer for Bpftrace {
         let script = format!("usdt:{program}:lab:number {{ @ = count(); }}");
         let mut words = vec![program];
         words.extend(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
-        let mut command = command(&script, &words, &place.path(OUTPUT));
+        let mut command = command(&script, &words, &workspace.path(OUTPUT));
         let finished = child::run(&mut command, self.name())?;
         // It says things of its own in between.
         let lines = finished.stdout.lines().filter(|line| line.starts_with("batch "));
@@ -70,9 +70,9 @@ impl Tracer for Bpftrace {
         Ok(batches)
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        let said = Said::take(&place.path(OUTPUT))?;
-        let (recorded, lost) = (said.count("@"), said.lost);
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
+        let results = BpftraceOutput::take(&workspace.path(OUTPUT))?;
+        let (recorded, lost) = (results.count("@"), results.lost);
         Ok(Some(Account { emitted: self.emitted, recorded, lost, ..Account::default() }))
     }
 
@@ -88,14 +88,14 @@ pub(super) fn command(script: &str, words: &[String], output: &Path) -> Command 
 
 /// Its output.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct BpftraceOutput {
     /// Its maps, by their names.
     maps: serde_json::Map<String, Value>,
     /// Events that it says it has lost.
     pub(super) lost: u64,
 }
 
-impl Said {
+impl BpftraceOutput {
     /// Reads it, and removes it: what the next run does not write must not be there.
     pub(super) fn take(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file);
@@ -106,16 +106,16 @@ impl Said {
 
     /// Parses lines of JSON, ignoring other lines in between.
     pub(super) fn of(text: &str) -> Self {
-        let mut said = Self::default();
+        let mut results = Self::default();
         for line in text.lines() {
             let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
             match (line["type"].as_str(), &line["data"]) {
-                (Some("map"), Value::Object(maps)) => said.maps.extend(maps.clone()),
-                (Some("lost_events"), data) => said.lost += data["events"].as_u64().unwrap_or(0),
+                (Some("map"), Value::Object(maps)) => results.maps.extend(maps.clone()),
+                (Some("lost_events"), data) => results.lost += data["events"].as_u64().unwrap_or(0),
                 _ => {}
             }
         }
-        said
+        results
     }
 
     /// Returns the count of a map without keys.
@@ -138,10 +138,11 @@ mod tests {
     fn its_map_is_read() {
         let text = "{\"type\": \"attached_probes\", \"data\": {\"probes\": 1}}\n\
                     {\"type\": \"map\", \"data\": {\"@\": 280000}}\n";
-        let said = Said::of(text);
-        assert_eq!((said.count("@"), said.count("@none"), said.lost), (280_000, 0, 0));
-        let said = Said::of("{\"type\": \"lost_events\", \"data\": {\"events\": 3}}\n");
-        assert_eq!((said.count("@"), said.lost), (0, 3));
-        assert_eq!(Said::of("no JSON"), Said::default());
+        let results = BpftraceOutput::of(text);
+        assert_eq!((results.count("@"), results.count("@none"), results.lost), (280_000, 0, 0));
+        let results =
+            BpftraceOutput::of("{\"type\": \"lost_events\", \"data\": {\"events\": 3}}\n");
+        assert_eq!((results.count("@"), results.lost), (0, 3));
+        assert_eq!(BpftraceOutput::of("no JSON"), BpftraceOutput::default());
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child::{self, Finished};
-use trackway_bench_engine::host::workspace::{BuildTools, Place};
+use trackway_bench_engine::host::workspace::{BuildTools, Workspace};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
@@ -16,7 +16,7 @@ use super::lttng::Lttng;
 use super::trackway::{account, in_window, write_to};
 use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::trace_check;
-use crate::trace_check::marks::{Made, Seen, Side};
+use crate::trace_check::marks::{FoundMarks, Made, Side};
 
 /// Folder of traces, in the scratch folder.
 const TRACE: &str = "whole-trace";
@@ -70,7 +70,7 @@ impl CommandTracer {
             Known::Marks(keep) => {
                 let made = Made::of(&finished.stdout)?;
                 let made = made.ok_or_else(|| Error::output("workload", "it makes no marks"))?;
-                let seen = Seen::in_trace(trace)?;
+                let seen = FoundMarks::in_trace(trace)?;
                 made.account(tracer, (&seen, &[Side::Allocation]), keep, &all)?
             }
         };
@@ -80,24 +80,24 @@ impl CommandTracer {
 
 /// Runs a command under `trackway record OPTIONS`, with so many bytes of buffers for each CPU.
 pub(crate) fn trackway(
-    place: &Place,
+    workspace: &Workspace,
     options: &[&str],
     bytes: u64,
     words: &[String],
     known: Known,
 ) -> Result<CommandTracer> {
-    place.clear(TRACE);
-    let trace = place.path(TRACE);
-    let mut command = Command::new(&place.tools.trackway);
-    in_window(&mut command, place.window_dir());
-    command.env("TRACKWAY_RUN_DIR", place.path("run"));
+    workspace.clear(TRACE);
+    let trace = workspace.path(TRACE);
+    let mut command = Command::new(&workspace.tools.trackway);
+    in_window(&mut command, workspace.window_dir());
+    command.env("TRACKWAY_RUN_DIR", workspace.path("run"));
     command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
     write_to(&mut command, &trace);
     command.arg("--").args(words);
     let finished = child::run_for(&mut command, "trackway record", LIMIT_S)?;
     let all = account(&trace, 0)?;
     let whole = CommandTracer::new("trackway record", &trace, finished, known, all);
-    place.clear(TRACE);
+    workspace.clear(TRACE);
     whole
 }
 
@@ -107,8 +107,8 @@ pub(crate) struct Ust(Daemon);
 
 impl Ust {
     /// Why it cannot be had, if it cannot.
-    pub(crate) fn absence(place: &Place) -> Option<String> {
-        match Lttng::alone().availability(place) {
+    pub(crate) fn absence(workspace: &Workspace) -> Option<String> {
+        match Lttng::with_own_daemon().availability(workspace) {
             Availability::Ready => None,
             Availability::Missing(reason) => Some(reason),
         }
@@ -116,20 +116,20 @@ impl Ust {
 
     /// The same of its library for the allocator: the loader says so if it is not there, and goes
     /// on without.
-    pub(crate) fn absence_of_libc(place: &Place) -> Option<String> {
+    pub(crate) fn absence_of_libc(workspace: &Workspace) -> Option<String> {
         let loads = || {
-            let [program, nothing] = place.tools.nothing();
+            let [program, nothing] = workspace.tools.nothing();
             let mut command = Command::new(program);
             let tried = child::run(command.arg(nothing).env("LD_PRELOAD", LTTNG_LIBC), LTTNG_LIBC);
             tried.is_ok_and(|finished| finished.stderr.is_empty())
         };
         let missing = || (!loads()).then(|| format!("{LTTNG_LIBC} is not installed"));
-        Self::absence(place).or_else(missing)
+        Self::absence(workspace).or_else(missing)
     }
 
     /// Starts the daemon.
-    pub(crate) fn start(place: &Place) -> Result<Self> {
-        Daemon::start(place).map(Self)
+    pub(crate) fn start(workspace: &Workspace) -> Result<Self> {
+        Daemon::start(workspace).map(Self)
     }
 
     /// Its processes, as the workloads' `load` takes them.
@@ -142,13 +142,13 @@ impl Ust {
     /// selects to disk.
     pub(crate) fn record(
         &self,
-        place: &Place,
+        workspace: &Workspace,
         (rule, preload, bytes): (&str, Option<&str>, u64),
         words: &[String],
         known: Known,
     ) -> Result<CommandTracer> {
-        place.clear(TRACE);
-        let trace = place.path(TRACE);
+        workspace.clear(TRACE);
+        let trace = workspace.path(TRACE);
         let session = UstSession {
             name: SESSION,
             is_snapshot: false,
@@ -171,7 +171,7 @@ impl Ust {
         ended?;
         let all = trace_check::counted(&trace, 0)?;
         let whole = CommandTracer::new("lttng-ust", &trace, finished, known, all);
-        place.clear(TRACE);
+        workspace.clear(TRACE);
         whole
     }
 }

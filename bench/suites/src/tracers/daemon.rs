@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::cleanup_shell::CleanupShell;
-use trackway_bench_engine::host::workspace::{Place, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, make_dir};
 use trackway_bench_engine::signals;
 
 /// Folder of root's sockets.
@@ -38,7 +38,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The folder in which the LTTng processes of the bench find each other.
 #[derive(Debug, Clone)]
-pub(crate) struct Home {
+pub(crate) struct LttngHome {
     home: PathBuf,
     /// It, where `home` is a name that it has by this.
     _opened: Option<Arc<File>>,
@@ -46,17 +46,17 @@ pub(crate) struct Home {
     run: Option<CString>,
 }
 
-impl Home {
+impl LttngHome {
     /// In the scratch folder.
-    pub(crate) fn new(place: &Place) -> Result<Self> {
-        let home = place.path("lttng-home");
+    pub(crate) fn new(workspace: &Workspace) -> Result<Self> {
+        let home = workspace.path("lttng-home");
         make_dir(&home)?;
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
             let (home, _opened) = short(home)?;
             return Ok(Self { home, _opened, run: None });
         }
-        let run = place.path("lttng-run");
+        let run = workspace.path("lttng-run");
         make_dir(&run)?;
         make_dir(&run.join("lttng"))?;
         let run = CString::new(run.as_os_str().as_bytes());
@@ -102,7 +102,7 @@ fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
 /// own would be found by no user.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    home: Home,
+    home: LttngHome,
     log: PathBuf,
     pid: u32,
     cleanup_shell: CleanupShell,
@@ -110,9 +110,9 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts it, and waits until it answers.
-    pub(crate) fn start(place: &Place) -> Result<Self> {
-        let home = Home::new(place)?;
-        let log = place.path("lttng-sessiond.log");
+    pub(crate) fn start(workspace: &Workspace) -> Result<Self> {
+        let home = LttngHome::new(workspace)?;
+        let log = workspace.path("lttng-sessiond.log");
         let file = File::create(&log).map_err(Error::io(format!("cannot write {log:?}")))?;
         let words = ["lttng-sessiond", "--no-kernel"];
         let (cleanup_shell, pid) =

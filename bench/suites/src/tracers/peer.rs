@@ -10,7 +10,7 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::cargo_workload::Package;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -76,7 +76,7 @@ impl Tracer for Peer {
         }
     }
 
-    fn availability(&self, place: &Place) -> Availability {
+    fn availability(&self, workspace: &Workspace) -> Availability {
         for (program, what) in [("cc", "C"), ("c++", "C++")] {
             if (program == "cc" || self.which == Crate::Tracy) && !has(program) {
                 return Availability::Missing(format!(
@@ -87,7 +87,7 @@ impl Tracer for Peer {
         if !has("cargo") {
             return Availability::Missing("cargo is not installed".to_owned());
         }
-        match self.package().fetch(place) {
+        match self.package().fetch(workspace) {
             Ok(()) => Availability::Ready,
             Err(error) => Availability::Missing(format!("its crate cannot be had ({error})")),
         }
@@ -105,16 +105,16 @@ impl Tracer for Peer {
         true
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        let library = self.package().build(place, "")?.display().to_string();
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        let library = self.package().build(workspace, "")?.display().to_string();
         let mut flags = vec![library.as_str(), "-ldl", "-lm"];
         flags.extend((self.which == Crate::Tracy).then_some("-lstdc++"));
-        place.compile_as(SOURCE, self.program(), &flags).map(|_| ())
+        workspace.compile_as(SOURCE, self.program(), &flags).map(|_| ())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let mut command = Command::new(place.path(self.program()));
+        let mut command = Command::new(workspace.path(self.program()));
         if self.which == Crate::Tracy {
             command.env("TRACY_PORT", free_port()?.to_string());
         }
@@ -125,7 +125,7 @@ impl Tracer for Peer {
         Ok(batches)
     }
 
-    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+    fn read_back(&mut self, _place: &Workspace) -> Result<Option<Account>> {
         account(self.name(), &self.messages, self.emitted).map(Some)
     }
 

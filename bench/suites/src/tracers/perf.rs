@@ -7,7 +7,7 @@ use trackway_bench_engine::case::{Case, Mode};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::{Tracefs, Uprobe};
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -31,27 +31,27 @@ pub(crate) struct Perf {
 
 impl Perf {
     /// The workload with these arguments, recorded: what it printed.
-    fn record(&self, place: &Place, arguments: &[String]) -> Result<String> {
+    fn record(&self, workspace: &Workspace, arguments: &[String]) -> Result<String> {
         let Some(uprobe) = &self.uprobe else {
             return Err(Error::output(name::PERF, "it is not set up"));
         };
-        let output = place.path(OUTPUT);
+        let output = workspace.path(OUTPUT);
         // It would keep another one's beside its own.
         let _ = std::fs::remove_file(&output);
         let mut command = record(RING_BYTES, &output);
         command
             .args(["-e", &uprobe.for_perf()])
             .arg("--")
-            .arg(place.path(PROBE_PROGRAM))
+            .arg(workspace.path(PROBE_PROGRAM))
             .args(arguments);
         Ok(child::run(&mut command, "perf record")?.stdout)
     }
 
     /// Computes the account of the events.
-    pub(super) fn found(place: &Place, emitted: u64) -> Result<Account> {
-        let (samples, lost) = recorded(&place.path(OUTPUT))?;
+    pub(super) fn found(workspace: &Workspace, emitted: u64) -> Result<Account> {
+        let (samples, lost) = recorded(&workspace.path(OUTPUT))?;
         let mut script = Command::new("perf");
-        script.args(["script", "-F", "trace", "-i"]).arg(place.path(OUTPUT));
+        script.args(["script", "-F", "trace", "-i"]).arg(workspace.path(OUTPUT));
         // It shows what was recorded on one CPU and then on another by their times, which it may
         // take for the wrong order where a thread moves: all must be there, each once.
         let shown = child::run(&mut script, "perf script")?.stdout;
@@ -71,7 +71,7 @@ impl Tracer for Perf {
         name::PERF
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         if !has("perf") {
             return Availability::Missing("perf is not installed".to_owned());
         }
@@ -92,9 +92,9 @@ impl Tracer for Perf {
         500
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
         let tracefs = Tracefs::find().map_err(|reason| Error::output(name::PERF, reason))?;
-        self.uprobe = Some(probe(place, &tracefs, "perf")?);
+        self.uprobe = Some(probe(workspace, &tracefs, "perf")?);
         self.tracefs = Some(tracefs);
         Ok(())
     }
@@ -103,22 +103,22 @@ impl Tracer for Perf {
         self.emitted = emitted.iter().sum();
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        Self::found(place, self.emitted).map(Some)
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
+        Self::found(workspace, self.emitted).map(Some)
     }
 
     fn emit(
         &mut self,
-        place: &Place,
+        workspace: &Workspace,
         _case: &Case,
         _mode: Mode,
         arguments: &[String],
     ) -> Result<String> {
-        self.record(place, arguments)
+        self.record(workspace, arguments)
     }
 
-    fn output(&self, place: &Place) -> Option<PathBuf> {
-        Some(place.path(OUTPUT))
+    fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
+        Some(workspace.path(OUTPUT))
     }
 
     fn tear_down(&mut self) {

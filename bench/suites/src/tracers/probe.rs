@@ -75,10 +75,10 @@ fn note(mut notes: &[u8], name: &str) -> Option<(u64, String)> {
 /// Translates an argument such as `4@%edi` or `4@w1`, of unsigned numbers in registers, to the
 /// kernel's syntax.
 fn fetch(argument: &str) -> Option<String> {
-    let (size, place) = argument.split_once('@')?;
+    let (size, workspace) = argument.split_once('@')?;
     let bits = 8 * size.parse::<u32>().ok().filter(|size| [1, 2, 4, 8].contains(size))?;
     let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let register = if let Some(name) = place.strip_prefix('%') {
+    let register = if let Some(name) = workspace.strip_prefix('%') {
         // x86-64: eax and rax are ax, r8d is r8.
         let name = name.trim_start_matches(['e', 'r']);
         let is_numbered = name.starts_with(|one: char| one.is_ascii_digit());
@@ -86,7 +86,7 @@ fn fetch(argument: &str) -> Option<String> {
         if is_numbered { format!("r{name}") } else { name.to_owned() }
     } else {
         // AArch64: w1 is x1.
-        format!("x{}", place.strip_prefix(['w', 'x'])?)
+        format!("x{}", workspace.strip_prefix(['w', 'x'])?)
     };
     is_word(&register).then(|| format!("value=%{register}:u{bits}"))
 }

@@ -7,11 +7,11 @@ use std::process::Command;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::{Instance, Tracefs};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
-use super::bpftrace::{self, Bpftrace, Said};
+use super::bpftrace::{self, Bpftrace, BpftraceOutput};
 use super::ftrace::{self, Ftrace};
 use super::name;
 use super::perf::{self, Perf};
@@ -56,11 +56,11 @@ impl Prober {
     }
 
     /// Why it cannot be had, if it cannot.
-    pub(crate) fn absence(self, place: &Place) -> Option<String> {
+    pub(crate) fn absence(self, workspace: &Workspace) -> Option<String> {
         let found = match self {
-            Self::Ftrace => Ftrace::uprobe().availability(place),
-            Self::Perf => Perf::default().availability(place),
-            Self::Bpftrace => Bpftrace::default().availability(place),
+            Self::Ftrace => Ftrace::uprobe().availability(workspace),
+            Self::Perf => Perf::default().availability(workspace),
+            Self::Bpftrace => Bpftrace::default().availability(workspace),
         };
         match found {
             Availability::Missing(reason) => Some(reason),
@@ -69,11 +69,15 @@ impl Prober {
     }
 
     /// Runs it: what the program printed, and what became of its numbers.
-    pub(crate) fn run(self, place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
+    pub(crate) fn run(
+        self,
+        workspace: &Workspace,
+        probed: &Probed<'_>,
+    ) -> Result<(String, Account)> {
         match self {
             Self::Ftrace => by_ftrace(probed),
-            Self::Perf => by_perf(place, probed),
-            Self::Bpftrace => by_bpftrace(place, probed),
+            Self::Perf => by_perf(workspace, probed),
+            Self::Bpftrace => by_bpftrace(workspace, probed),
         }
     }
 }
@@ -111,27 +115,27 @@ fn by_ftrace(probed: &Probed<'_>) -> Result<(String, Account)> {
     Ok((stdout, account))
 }
 
-fn by_perf(place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
+fn by_perf(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Account)> {
     let tracefs = tracefs(name::PERF)?;
     let uprobe = ftrace::probe_of(probed.program(), &tracefs, NAME)?;
-    let output = place.path(perf::OUTPUT);
+    let output = workspace.path(perf::OUTPUT);
     // It would keep another one's beside its own.
     let _ = std::fs::remove_file(&output);
     let mut command = perf::record(probed.buffer_kib << 10, &output);
     command.args(["-e", &uprobe.for_perf()]).arg("--").args(probed.words);
     let stdout = probed.run(&words(&command), "perf record")?;
-    Ok((stdout, Perf::found(place, probed.emitted)?))
+    Ok((stdout, Perf::found(workspace, probed.emitted)?))
 }
 
-fn by_bpftrace(place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
-    let output = place.path(OUTPUT);
+fn by_bpftrace(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Account)> {
+    let output = workspace.path(OUTPUT);
     let script = format!("usdt:{}:lab:number {{ @ = count(); }}", probed.program().display());
     let command = bpftrace::command(&script, probed.words, &output);
     let stdout = probed.run(&words(&command), name::BPFTRACE)?;
-    let said = Said::take(&output)?;
+    let results = BpftraceOutput::take(&output)?;
     // It ends the program's lines by empty ones of its own.
     let stdout = stdout.trim().to_owned();
-    let (emitted, recorded, lost) = (probed.emitted, said.count("@"), said.lost);
+    let (emitted, recorded, lost) = (probed.emitted, results.count("@"), results.lost);
     Ok((stdout, Account { emitted, recorded, lost, ..Account::default() }))
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use trackway_bench_engine::case::{Case, Mode};
 use trackway_bench_engine::error::Result;
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -31,21 +31,21 @@ pub(crate) struct Uftrace {
 
 impl Uftrace {
     /// The workload with these arguments, recorded: what it printed.
-    fn record(place: &Place, arguments: &[String]) -> Result<String> {
-        place.clear(OUTPUT);
+    fn record(workspace: &Workspace, arguments: &[String]) -> Result<String> {
+        workspace.clear(OUTPUT);
         let mut command = Command::new("uftrace");
         command.args(["record", "--no-pager", "--no-libcall", "--no-event", "--no-sched"]);
         command.args(["-b", &RING_BYTES.to_string(), "-F", FUNCTION]);
-        command.args(["-A", &format!("{FUNCTION}@arg1/u32"), "-d"]).arg(place.path(OUTPUT));
-        command.arg(place.path(PROGRAM)).args(arguments);
+        command.args(["-A", &format!("{FUNCTION}@arg1/u32"), "-d"]).arg(workspace.path(OUTPUT));
+        command.arg(workspace.path(PROGRAM)).args(arguments);
         Ok(child::run(&mut command, "uftrace record")?.stdout)
     }
 
     /// Computes the account of the events.
-    fn found(place: &Place, emitted: u64) -> Result<Account> {
+    fn found(workspace: &Workspace, emitted: u64) -> Result<Account> {
         let mut replay = Command::new("uftrace");
         replay.args(["replay", "--no-pager", "--color=no", "-f", "none", "-F", FUNCTION, "-d"]);
-        let finished = child::run(replay.arg(place.path(OUTPUT)), "uftrace replay")?;
+        let finished = child::run(replay.arg(workspace.path(OUTPUT)), "uftrace replay")?;
         account(&finished.stdout, emitted)
     }
 }
@@ -55,7 +55,7 @@ impl Tracer for Uftrace {
         name::UFTRACE
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         if has("uftrace") {
             needs_compiler(has("cc"))
         } else {
@@ -71,30 +71,30 @@ impl Tracer for Uftrace {
         1_000
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        place.compile(PROGRAM, &["-pg"]).map(|_| ())
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        workspace.compile(PROGRAM, &["-pg"]).map(|_| ())
     }
 
     fn remember(&mut self, emitted: &[u64]) {
         self.emitted = emitted.iter().sum();
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        Self::found(place, self.emitted).map(Some)
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
+        Self::found(workspace, self.emitted).map(Some)
     }
 
     fn emit(
         &mut self,
-        place: &Place,
+        workspace: &Workspace,
         _case: &Case,
         _mode: Mode,
         arguments: &[String],
     ) -> Result<String> {
-        Self::record(place, arguments)
+        Self::record(workspace, arguments)
     }
 
-    fn output(&self, place: &Place) -> Option<PathBuf> {
-        Some(place.path(OUTPUT))
+    fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
+        Some(workspace.path(OUTPUT))
     }
 
     fn tear_down(&mut self) {}

@@ -12,10 +12,10 @@
 //! function of what was seen.
 
 mod noise;
-mod others;
+mod other_processes;
 mod programs;
-mod seen;
 mod settings;
+mod system_files;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use trackway_console::{Style, Target, printable};
 
 use super::requirements::Requirements;
-use seen::Seen;
+use system_files::SystemFiles;
 
 /// Time for which other processes, and a loop of the bench, are observed.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -97,11 +97,11 @@ impl Disturbance {
 
 /// Makes all checks: it takes two seconds, in which others and our own loop are watched.
 pub fn examine(requirements: &Requirements) -> Vec<Disturbance> {
-    let seen = Seen::here();
-    let mut found = settings::all(&seen);
-    found.extend(others::all(&seen, WATCHED));
+    let system = SystemFiles::of_this_machine();
+    let mut found = settings::all(&system);
+    found.extend(other_processes::all(&system, WATCHED));
     found.push(noise::Noise::of(WATCHED).judge());
-    found.extend(programs::all(requirements, &seen));
+    found.extend(programs::all(requirements, &system));
     found
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::Disturbance;
-use super::seen::Seen;
+use super::system_files::SystemFiles;
 use crate::host::requirements::{Need, Requirements};
 
 /// All checks.
-pub(super) fn all(requirements: &Requirements, seen: &Seen) -> Vec<Disturbance> {
+pub(super) fn all(requirements: &Requirements, system: &SystemFiles) -> Vec<Disturbance> {
     let mut found = programs(&requirements.lacking());
-    found.push(user(seen));
+    found.push(user(system));
     found
 }
 
@@ -37,8 +37,8 @@ pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
 }
 
 /// Checks the privileges of the user.
-pub(super) fn user(seen: &Seen) -> Disturbance {
-    let capabilities = seen.value("proc/self/status", "CapEff").unwrap_or_default();
+pub(super) fn user(system: &SystemFiles) -> Disturbance {
+    let capabilities = system.value("proc/self/status", "CapEff").unwrap_or_default();
     let capabilities = u64::from_str_radix(&capabilities, 16).unwrap_or(0);
     // Numbers of include/uapi/linux/capability.h.
     let has_one = |number: u32| capabilities & (1 << number) != 0;
@@ -47,7 +47,7 @@ pub(super) fn user(seen: &Seen) -> Disturbance {
         .filter(|one| !has_one(one.1))
         .map(|one| one.0)
         .collect();
-    let paranoid = seen.number("proc/sys/kernel/perf_event_paranoid");
+    let paranoid = system.number("proc/sys/kernel/perf_event_paranoid");
     let level = paranoid.map_or_else(|| "not told".to_owned(), |level| level.to_string());
     if lacking.is_empty() {
         let fact = format!("may trace the kernel (perf_event_paranoid is {level})");

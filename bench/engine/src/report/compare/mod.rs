@@ -370,7 +370,7 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
         rounds: (was.len(), is.len()),
         could_be_shown: false,
         lost: lost(before).zip(lost(after)),
-        figures: Shift::between(&was, &is),
+        figures: Shift::of(&was, &is),
         yardstick: None,
         relative: None,
         verdict,
@@ -396,13 +396,13 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
         let pairs = row.samples.iter().zip(&other.samples);
         // Nothing can be told in terms of nought.
         let other = |other: &Option<f64>| other.filter(|other| *other > 0.0);
-        Some(pairs.filter_map(|(one, beside)| Some((*one)? / other(beside)?)).collect())
+        Some(pairs.filter_map(|(one, baseline)| Some((*one)? / other(baseline)?)).collect())
     };
     let (Some(was), Some(is)) = (in_terms(before), in_terms(after)) else { return };
     if was.len() < ROUNDS_MIN || is.len() < ROUNDS_MIN {
         return;
     }
-    change.relative = Shift::between(&was, &is);
+    change.relative = Shift::of(&was, &is);
     let is_same_case = case == change.case;
     change.yardstick = Some(if is_same_case { tracer } else { format!("{tracer}, {case}") });
 }

@@ -24,7 +24,7 @@ pub struct Shift {
 impl Shift {
     /// From `before` to `after`; `None` if there is none of one, or ratios mean nothing, as figures
     /// are not greater than nought.
-    pub fn between(before: &[f64], after: &[f64]) -> Option<Self> {
+    pub fn of(before: &[f64], after: &[f64]) -> Option<Self> {
         let logarithms = |figures: &[f64]| -> Option<Vec<f64>> {
             let few = &figures[..figures.len().min(FIGURES_MAX)];
             few.iter().map(|one| (*one > 0.0 && one.is_finite()).then(|| one.ln())).collect()
@@ -72,7 +72,7 @@ impl Chances {
     /// Chance of at most so many pairs, in either direction.
     fn at_most(&self, pairs: f64) -> f64 {
         let one_way = if self.exact.is_empty() {
-            below((pairs + 0.5 - self.pairs / 2.0) / self.deviation)
+            cumulative_normal((pairs + 0.5 - self.pairs / 2.0) / self.deviation)
         } else {
             self.exact.get(pairs as usize).copied().unwrap_or(1.0)
         };
@@ -127,7 +127,7 @@ fn unit(most: usize) -> Vec<f64> {
 }
 
 /// Returns the cumulative normal distribution (Abramowitz and Stegun, 26.2.17: to 1e-7).
-fn below(deviations: f64) -> f64 {
+fn cumulative_normal(deviations: f64) -> f64 {
     let at = deviations.abs();
     let t = 1.0 / (1.0 + 0.231_641_9 * at);
     let factors = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
@@ -201,7 +201,10 @@ mod tests {
         }
         let ranks = (exact.rank().expect("a rank"), near.rank().expect("a rank"));
         assert!(ranks.0.abs_diff(ranks.1) <= 2, "{ranks:?}");
-        assert!((below(-1.959_964) - 0.025).abs() < 1e-6 && (below(0.0) - 0.5).abs() < 1e-6);
+        assert!(
+            (cumulative_normal(-1.959_964) - 0.025).abs() < 1e-6
+                && (cumulative_normal(0.0) - 0.5).abs() < 1e-6
+        );
     }
 
     #[test]
@@ -209,24 +212,24 @@ mod tests {
         let before: Vec<f64> = (0..12).map(|one| 20.0 + f64::from(one) / 10.0).collect();
         let mut after: Vec<f64> = before.iter().map(|one| one * 1.2).collect();
         after[3] = 9000.0;
-        let shift = Shift::between(&before, &after).expect("figures");
+        let shift = Shift::of(&before, &after).expect("figures");
         let (low, high) = shift.interval.expect("an interval");
         assert!(low < 1.2 && 1.2 < high && low > 1.1 && high < 1.3, "{shift:?}");
         assert!(shift.chance < 1e-4 && (shift.times - 1.2).abs() < 0.02, "{shift:?}");
-        let same = Shift::between(&before, &before).expect("figures");
+        let same = Shift::of(&before, &before).expect("figures");
         assert!(same.chance > 0.9 && (same.times - 1.0).abs() < 1e-9, "{same:?}");
-        let equal = Shift::between(&[5.0; 12], &[5.0; 12]).expect("figures");
+        let equal = Shift::of(&[5.0; 12], &[5.0; 12]).expect("figures");
         assert_eq!((equal.times, equal.interval, equal.chance), (1.0, Some((1.0, 1.0)), 1.0));
     }
 
     #[test]
     fn what_has_no_ratio_has_no_shift() {
-        assert_eq!(Shift::between(&[1.0], &[-1.0]), None);
-        assert_eq!(Shift::between(&[], &[1.0]), None);
-        let few = Shift::between(&[1.0, 1.1], &[2.0, 2.1]).expect("figures");
+        assert_eq!(Shift::of(&[1.0], &[-1.0]), None);
+        assert_eq!(Shift::of(&[], &[1.0]), None);
+        let few = Shift::of(&[1.0, 1.1], &[2.0, 2.1]).expect("figures");
         assert!(few.interval.is_none() && few.chance > 0.05, "{few:?}");
         let many = vec![2.0; 5000];
-        assert_eq!(Shift::between(&many, &[2.0]).map(|shift| shift.times), Some(1.0));
+        assert_eq!(Shift::of(&many, &[2.0]).map(|shift| shift.times), Some(1.0));
     }
 
     #[test]

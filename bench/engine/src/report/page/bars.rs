@@ -40,7 +40,7 @@ pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
 /// Around all figures that are more than noise.
 fn scale(figures: &[f64]) -> Option<Scale> {
     let most = figures.iter().fold(0.0, |most, figure| f64::max(most, figure.abs()));
-    Scale::around(figures.iter().copied().filter(|figure| figure.abs() >= SHOWN * most))
+    Scale::covering(figures.iter().copied().filter(|figure| figure.abs() >= SHOWN * most))
 }
 
 fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row) {

@@ -33,7 +33,7 @@ pub(super) fn of_rounds(rows: &[&Row]) -> Option<Figure> {
 }
 
 fn draw(title: &str, rows: &[&Row], figures: impl Fn(&Row) -> Vec<(f64, u64)>) -> Option<Figure> {
-    let scale = Scale::around(rows.iter().flat_map(|row| ends(&figures(row))))?;
+    let scale = Scale::covering(rows.iter().flat_map(|row| ends(&figures(row))))?;
     let about = format!("{}; {BOX}", axis_words(rows.first()?.unit, &scale));
     let panels = panels::draw(rows, &scale, FIGURES, |plot, across, y, row| {
         draw_row(plot, across, y, row, &figures(row));

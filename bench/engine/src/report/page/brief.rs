@@ -48,7 +48,7 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let chosen = ours
         .iter()
         .find(|row| row.tracer == TRACKWAY)
-        .or_else(|| ours.iter().filter(is_on).find(|row| row.beside.is_some()))
+        .or_else(|| ours.iter().filter(is_on).find(|row| row.baseline.is_some()))
         .or_else(|| ours.iter().find(is_on))
         .or_else(|| ours.first())
         .copied()?;
@@ -67,12 +67,12 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     others.sort_by(|one, other| good(one).total_cmp(&good(other)));
     let more = others.len().saturating_sub(OTHERS_MAX);
     let mut others: Vec<String> =
-        others.iter().take(OTHERS_MAX).map(|row| beside(suite, row)).collect();
+        others.iter().take(OTHERS_MAX).map(|row| comparison(suite, row)).collect();
     others.extend((more > 0).then(|| format!("and {more} more")));
     let case = escaped(&words::of_case(&ours.case));
     let (unit, better) = (unit.words(), unit.which_is_better());
     let title = escaped(&suite.title);
-    let figure = beside(suite, ours);
+    let figure = comparison(suite, ours);
     Some(format!(
         "<tr><td><a href=\"#{}\">{title}</a><br><span class=\"about\">{case}; {unit}, {better}\
          </span><td>{figure}<td>{}\n",
@@ -108,11 +108,11 @@ fn is_same_case(one: &Row, other: &Row) -> bool {
 }
 
 /// A tracer with its figure, and how many times as much that is as whose.
-fn beside(suite: &SuiteRows, row: &Row) -> String {
+fn comparison(suite: &SuiteRows, row: &Row) -> String {
     let Some(median) = row.median() else { return String::new() };
     let mut text =
         format!("{} <strong>{}</strong>", escaped(&row.tracer), figure(row.unit, median));
-    let other = row.beside.and_then(|other| suite.rows.get(other));
+    let other = row.baseline.and_then(|other| suite.rows.get(other));
     if let (Some(ratio), Some(other)) = (row.times, other.filter(|other| other.case == row.case)) {
         let of = match other.tracer.as_str() {
             TRACKWAY => String::new(),
@@ -171,7 +171,7 @@ fn controls(report: &Report) -> String {
 }
 
 /// A reason with the tracer that it is about, the suites where, and how many rows it costs.
-struct Lack<'a> {
+struct MissingFigures<'a> {
     row: &'a Row,
     suites: Vec<&'a str>,
     rows: usize,
@@ -179,41 +179,43 @@ struct Lack<'a> {
 
 /// Why there is no figure of some, or not of all rounds, once for each tracer and reason.
 fn reasons(report: &Report) -> String {
-    let mut lacks: Vec<Lack<'_>> = Vec::new();
+    let mut missing_figures: Vec<MissingFigures<'_>> = Vec::new();
     for (suite, rows) in report.ordered() {
         for (row, count) in rows.reasons() {
-            let is_same = |lack: &&mut Lack<'_>| {
-                let is_absent = row.status == RowStatus::Absent && lack.row.status == row.status;
-                is_absent && lack.row.tracer == row.tracer && lack.row.reason == row.reason
+            let is_same = |missing: &&mut MissingFigures<'_>| {
+                let is_absent = row.status == RowStatus::Absent && missing.row.status == row.status;
+                is_absent && missing.row.tracer == row.tracer && missing.row.reason == row.reason
             };
-            match lacks.iter_mut().find(is_same) {
-                Some(lack) => {
-                    lack.suites.push(suite);
-                    lack.rows += count;
+            match missing_figures.iter_mut().find(is_same) {
+                Some(missing) => {
+                    missing.suites.push(suite);
+                    missing.rows += count;
                 }
-                None => lacks.push(Lack { row, suites: vec![suite], rows: count }),
+                None => {
+                    missing_figures.push(MissingFigures { row, suites: vec![suite], rows: count })
+                }
             }
         }
     }
-    if lacks.is_empty() {
+    if missing_figures.is_empty() {
         return String::new();
     }
     // What should have worked comes first.
-    lacks.sort_by_key(|lack| match lack.row.status {
+    missing_figures.sort_by_key(|missing| match missing.row.status {
         RowStatus::Failed => 0,
         RowStatus::Measured => 1,
         RowStatus::Absent => 2,
     });
-    let lines: String = lacks.iter().map(lack_line).collect();
+    let lines: String = missing_figures.iter().map(missing_line).collect();
     format!("<h3>What could not be measured</h3>\n<ul class=\"none\">\n{lines}</ul>\n")
 }
 
-fn lack_line(lack: &Lack<'_>) -> String {
-    let suites: Vec<String> = lack.suites.iter().map(|suite| escaped(suite)).collect();
+fn missing_line(missing: &MissingFigures<'_>) -> String {
+    let suites: Vec<String> = missing.suites.iter().map(|suite| escaped(suite)).collect();
     let suites = suites.join(", ");
-    let [tracer, case] = [&lack.row.tracer, &lack.row.case].map(|words| escaped(words));
-    let reason = escaped(lack.row.reason.as_deref().unwrap_or_default());
-    match (lack.row.status, lack.rows) {
+    let [tracer, case] = [&missing.row.tracer, &missing.row.case].map(|words| escaped(words));
+    let reason = escaped(missing.row.reason.as_deref().unwrap_or_default());
+    match (missing.row.status, missing.rows) {
         (RowStatus::Absent, 1) => {
             format!("<li>{tracer}, {case}: absent: {reason} ({suites})\n")
         }
@@ -222,7 +224,7 @@ fn lack_line(lack: &Lack<'_>) -> String {
         }
         (status, _) => {
             let class = if status == RowStatus::Failed { "misses" } else { "warning" };
-            let fate = lack.row.fate();
+            let fate = missing.row.fate();
             format!("<li class=\"{class}\">{tracer}, {case}: {fate}: {reason} ({suites})\n")
         }
     }
@@ -254,7 +256,7 @@ mod tests {
             with_x("lttng-ust-off", 1.0, 0.3),
             with_x("rdtsc", 8.0, 10.0),
             with_x("trackway", 8.0, 25.0),
-            Row { beside: Some(6), times, ..with_x("lttng-ust", 8.0, 80.0) },
+            Row { baseline: Some(6), times, ..with_x("lttng-ust", 8.0, 80.0) },
         ];
         let html = draw(&report("scaling", rows));
         for part in [

@@ -1,6 +1,6 @@
 //! Lines: a figure for each x, of each tracer, a plot for each family of cases.
 
-use super::plot::{Figure, HEADING_LETTERS, PANEL, Plot, ROW, apart, clipped};
+use super::plot::{Figure, HEADING_LETTERS, PANEL, Plot, ROW, clipped, spread_apart};
 use super::scale::{Scale, mark};
 use super::strokes::Strokes;
 use super::words;
@@ -91,7 +91,7 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
         .map(|tracer| (*tracer, points(rows, tracer)))
         .filter(|line| line.1.len() > 1)
         .collect();
-    let scale = Scale::around(lines.iter().flat_map(|line| &line.1).map(|point| point.1))?;
+    let scale = Scale::covering(lines.iter().flat_map(|line| &line.1).map(|point| point.1))?;
     let along = Along::of(&lines)?;
     let height = HEIGHT.max(ROW * lines.len() as f64);
     let (right, bottom) = (PANEL - RIGHT, TOP + height);
@@ -106,7 +106,7 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     draw_axis(&mut plot, &along, bottom, &format!("{x_axis}; {} scale", scale.kind()));
     let ends: Vec<f64> =
         lines.iter().filter_map(|line| line.1.last()).map(|end| y_of(end.1)).collect();
-    for ((tracer, points), y) in lines.iter().zip(apart(&ends, bottom)) {
+    for ((tracer, points), y) in lines.iter().zip(spread_apart(&ends, bottom)) {
         let stroke = strokes.stroke(tracer);
         let drawn: Vec<(f64, f64)> =
             points.iter().map(|one| (along.x(one.0), y_of(one.1))).collect();

@@ -162,7 +162,7 @@ fn sentence(words: &str) -> String {
 }
 
 /// Notes on the method, for readers who check the figures.
-const HOW: &str = "<p>Tracers take turns, in an order that is drawn anew for each round. A row's \
+const METHOD: &str = "<p>Tracers take turns, in an order that is drawn anew for each round. A row's \
     figure is the median of its rounds, ± half of what nine in ten of them span; <em>times</em> is \
     how many times as much it is as the row it is told in terms of, in the same round, with an \
     interval that holds the true ratio in 95 of 100 cases. Outliers are shown, never dropped. A \
@@ -170,7 +170,7 @@ const HOW: &str = "<p>Tracers take turns, in an order that is drawn anew for eac
     nanoseconds of two machines, or of two days, do not.</p>\n";
 
 fn foot(report: &Report) -> String {
-    let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{HOW}");
+    let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{METHOD}");
     let command = escaped(&report.command.join(" "));
     let minutes = report.seconds / 60.0;
     let _ = writeln!(html, "<p><code>{command}</code>, {minutes:.1} minutes.</p>\n<p>");
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn ratios_stand_with_their_intervals_where_nothing_is_folded() {
         let times = Some(crate::stats::Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
-        let traced = Row { beside: Some(0), times, ..row("trackway", "hackbench", 90.0) };
+        let traced = Row { baseline: Some(0), times, ..row("trackway", "hackbench", 90.0) };
         let page = page(&report("workload", [row("untraced", "hackbench", 75.0), traced]));
         let open = page.split("<details>").next().expect("what is not folded");
         // In short, and in the figure, which is printed.

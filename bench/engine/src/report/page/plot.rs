@@ -199,7 +199,7 @@ pub(super) fn escaped(words: &str) -> String {
 }
 
 /// Places as near to these as can be that are at least a row from each other, and above `bottom`.
-pub(super) fn apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
+pub(super) fn spread_apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
     let mut places = wanted.to_vec();
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn names_do_not_lie_over_each_other() {
         for wanted in [vec![100.0, 101.0, 99.0], vec![400.0; 5], vec![60.0, 300.0]] {
-            let mut places = apart(&wanted, 400.0);
+            let mut places = spread_apart(&wanted, 400.0);
             places.sort_by(f64::total_cmp);
             assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= ROW - 1e-9), "{places:?}");
             assert!(places.iter().all(|place| *place <= 400.0), "{places:?}");

@@ -15,7 +15,7 @@ const TOP: f64 = 24.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 22.0;
 const MARKS: f64 = 26.0;
-const BELOW: f64 = 10.0;
+const BOTTOM_MARGIN: f64 = 10.0;
 /// Height of the plot.
 const HEIGHT: f64 = 180.0;
 /// Parts of the axis that figures are counted in.
@@ -35,7 +35,7 @@ pub(super) fn draw(rows: &[&Row], strokes: &Strokes<'_>) -> Option<Figure> {
     let has_many = |row: &&Row| row.tail.is_some_and(|tail| tail.count >= EVENTS_MIN);
     let has_line = |row: &&Row| !row.histogram.is_empty() && !row.is_control && has_many(row);
     let rows: Vec<&Row> = rows.iter().copied().filter(has_line).collect();
-    let along = Scale::around(rows.iter().flat_map(|row| ends(&row.histogram)))?;
+    let along = Scale::covering(rows.iter().flat_map(|row| ends(&row.histogram)))?;
     let parts = rows.iter().flat_map(|row| counted(row, &along));
     let up = Scale::logarithmic(parts)?;
     let mut panels = Vec::new();
@@ -65,7 +65,7 @@ fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     if rows.len() <= LINES_MAX {
         return vec![sorted(rows.to_vec())];
     }
-    let (reference, others) = match rows.iter().position(|row| row.beside.is_none()) {
+    let (reference, others) = match rows.iter().position(|row| row.baseline.is_none()) {
         Some(at) => (Some(rows[at]), [&rows[..at], &rows[at + 1..]].concat()),
         None => (None, rows.to_vec()),
     };
@@ -95,7 +95,7 @@ fn panel(
     let title = words::of_case(case);
     let bottom = TOP + HEIGHT;
     let names = ROW * rows.len().div_ceil(NAMES_ACROSS) as f64;
-    let mut plot = Plot::new(&title, (PANEL, bottom + MARKS + names + BELOW));
+    let mut plot = Plot::new(&title, (PANEL, bottom + MARKS + names + BOTTOM_MARGIN));
     plot.heading((0.0, 13.0), &clipped(&title, HEADING_LETTERS));
     let (right, width) = (PANEL - RIGHT, PANEL - RIGHT - LEFT);
     let y_of = |part: f64| TOP + HEIGHT * (1.0 - up.part(part));
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn many_lines_are_several_plots_each_with_what_they_are_told_in_terms_of() {
         let with = |at: usize| Row {
-            beside: (at > 0).then_some(0),
+            baseline: (at > 0).then_some(0),
             ..row(&format!("tracer-{at}"), "idle", 20.0)
         };
         for (count, plots) in [(7, 1), (8, 2), (14, 3)] {
@@ -167,7 +167,7 @@ mod tests {
             assert!(groups.iter().all(|group| group.len() <= LINES_MAX));
             for one in &rows {
                 let times = groups.iter().flatten().filter(|row| row.tracer == one.tracer).count();
-                assert_eq!(times, if one.beside.is_none() { plots } else { 1 }, "{}", one.tracer);
+                assert_eq!(times, if one.baseline.is_none() { plots } else { 1 }, "{}", one.tracer);
             }
         }
     }

@@ -11,7 +11,7 @@ pub(super) struct Scale {
 impl Scale {
     /// Around these; `None` if there is none that can be shown. Where all are nought, there is
     /// nothing to see.
-    pub(super) fn around(figures: impl Iterator<Item = f64>) -> Option<Self> {
+    pub(super) fn covering(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
         let deepest = figures.iter().copied().fold(0.0, f64::min);
         let (least, most) = bounds(figures.into_iter()).or((deepest < 0.0).then_some((1.0, 1.0)))?;
@@ -22,16 +22,16 @@ impl Scale {
         if most <= 20.0 * least {
             return Some(Self { from: 0.0, to: nice(most), is_log: false });
         }
-        Self::between(least, most)
+        Self::decades(least, most)
     }
 
     /// The same, but logarithmic in any case.
     pub(super) fn logarithmic(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let (least, most) = bounds(figures)?;
-        Self::between(least, most)
+        Self::decades(least, most)
     }
 
-    fn between(least: f64, most: f64) -> Option<Self> {
+    fn decades(least: f64, most: f64) -> Option<Self> {
         let from = 10_f64.powf(least.log10().floor());
         let to = 10_f64.powf(most.log10().ceil()).max(10.0 * from);
         Some(Self { from, to, is_log: true })
@@ -103,14 +103,14 @@ mod tests {
 
     #[test]
     fn scales_are_logarithmic_only_where_they_must_be() {
-        let scale = Scale::around([1.1, 540.0, f64::NAN, 0.0].into_iter()).expect("figures");
+        let scale = Scale::covering([1.1, 540.0, f64::NAN, 0.0].into_iter()).expect("figures");
         assert_eq!(scale.marks(), [1.0, 10.0, 100.0, 1000.0]);
         assert!((scale.part(10.0) - 1.0 / 3.0).abs() < 1e-9);
         assert_eq!((scale.part(0.1), scale.part(1e9)), (0.0, 1.0));
-        let near = Scale::around([15.0, 110.0].into_iter()).expect("figures");
+        let near = Scale::covering([15.0, 110.0].into_iter()).expect("figures");
         assert_eq!((near.kind(), near.marks().last()), ("linear", Some(&120.0)));
-        assert_eq!(Scale::around(std::iter::empty()), None);
-        let deep = Scale::around([-3.0, 4.0].into_iter()).expect("figures");
+        assert_eq!(Scale::covering(std::iter::empty()), None);
+        let deep = Scale::covering([-3.0, 4.0].into_iter()).expect("figures");
         assert_eq!((deep.marks().len(), deep.base()), (5, 0.0));
         assert_eq!((deep.part(-3.2), deep.part(4.0)), (0.0, 1.0));
     }

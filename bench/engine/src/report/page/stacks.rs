@@ -40,7 +40,7 @@ pub(super) fn of<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
 /// A bar for each tracer, of its parts in their order; `None` where there is nothing to see.
 pub(super) fn draw(stacks: &[(&str, Vec<&Row>)]) -> Option<Figure> {
     let most = stacks.iter().map(|stack| sum(&stack.1)).fold(0.0, f64::max);
-    let scale = Scale::around(std::iter::once(most))?;
+    let scale = Scale::covering(std::iter::once(most))?;
     let unit = stacks.first()?.1.first()?.unit;
     let title = "One event's parts, one behind the other";
     let bottom = TOP + STEP * stacks.len() as f64;

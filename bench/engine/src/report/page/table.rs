@@ -83,7 +83,7 @@ fn figures(suite: &SuiteRows) -> Vec<Column<'_>> {
         }
     };
     let other = |row: &Row| {
-        let other = row.beside.and_then(|other| suite.rows.get(other))?;
+        let other = row.baseline.and_then(|other| suite.rows.get(other))?;
         Some(if other.case == row.case {
             escaped(&other.tracer)
         } else {

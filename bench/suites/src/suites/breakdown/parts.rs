@@ -85,15 +85,15 @@ const LOOP: &str = "number";
 
 /// Number of executions of each address by each part.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Parts {
+pub(super) struct PartCounts {
     times: BTreeMap<Address, BTreeMap<Part, u32>>,
 }
 
-impl Parts {
+impl PartCounts {
     /// Counts the addresses of an event, with the part of each instruction.
-    pub(super) fn of(event: &[Instruction], told: &[Part]) -> Self {
+    pub(super) fn of(event: &[Instruction], parts: &[Part]) -> Self {
         let mut times: BTreeMap<Address, BTreeMap<Part, u32>> = BTreeMap::new();
-        for (instruction, part) in event.iter().zip(told) {
+        for (instruction, part) in event.iter().zip(parts) {
             *times.entry(instruction.at.clone()).or_default().entry(*part).or_default() += 1;
         }
         Self { times }
@@ -333,16 +333,16 @@ mod tests {
     #[test]
     fn samples_are_shared_among_the_parts_that_go_through_and_none_is_hidden() {
         let event = [one("a", 1, &[]), one("a", 1, &[]), one("a", 1, &[]), one("a", 2, &[])];
-        let parts = Parts::of(&event, &[Part::Copy, Part::Copy, Part::Commit, Part::Clock]);
+        let parts = PartCounts::of(&event, &[Part::Copy, Part::Copy, Part::Commit, Part::Clock]);
         assert_eq!((parts.instructions(Part::Copy), parts.instructions(Part::Site)), (2, 0));
         let mut shares = BTreeMap::new();
         for at in [1, 1, 1, 2, 3] {
             parts.share(&("a".to_owned(), at), &mut shares);
         }
-        let told: Vec<(Part, f64)> = shares.into_iter().collect();
+        let parts: Vec<(Part, f64)> = shares.into_iter().collect();
         let expected =
             [(Part::Clock, 1.0), (Part::Copy, 2.0), (Part::Commit, 1.0), (Part::Rest, 1.0)];
-        assert!(told.iter().zip(&expected).all(|(one, other)| one.0 == other.0), "{told:?}");
-        assert!(told.iter().zip(&expected).all(|(one, other)| (one.1 - other.1).abs() < 1e-9));
+        assert!(parts.iter().zip(&expected).all(|(one, other)| one.0 == other.0), "{parts:?}");
+        assert!(parts.iter().zip(&expected).all(|(one, other)| (one.1 - other.1).abs() < 1e-9));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) const THREADS: &str = "threads";
 /// until all was written; and the rate if all must be on the disk, and not only in the page cache.
 const EMITTED: &str = "events/s emitted";
 const LOST: &str = "lost, %";
-const AFTER: &str = "written after the end, ms";
+const WRITTEN_AFTER: &str = "written after the end, ms";
 const ON_DISK: &str = "events/s with fsync";
 /// Key of the extra figure of threads: the mean of all batches, including those that were
 /// interrupted.
@@ -117,8 +117,8 @@ impl Turn {
         match self {
             Self::Batches(case, Mode::Overwrite) => {
                 let plan = Plan { warm_up: 20, batches: if quick { 20 } else { 120 } };
-                let batches = tracer.run(context.place, &case, &plan)?;
-                let account = tracer.read_back(context.place)?;
+                let batches = tracer.run(context.workspace, &case, &plan)?;
+                let account = tracer.read_back(context.workspace)?;
                 let sample = Sample { account, ..of_batches(&batches, &plan)? };
                 // A thread alone is hardly ever interrupted within a batch.
                 let is_alone = case.threads == 1;
@@ -130,10 +130,10 @@ impl Turn {
                 let rest_us = if mode == Mode::Steady { REST_US } else { 0 };
                 let pace = (BATCH_EVENTS, rest_us);
                 let arguments = paced_arguments(tracer.work(&case), &case, &plan, pace);
-                let output = tracer.emit(context.place, &case, mode, &arguments)?;
+                let output = tracer.emit(context.workspace, &case, mode, &arguments)?;
                 let batches = workload::batches(&output)?;
                 let emitted = workload::emitted_by_thread(&batches);
-                let account = tracer.account(context.place, &emitted)?;
+                let account = tracer.account(context.workspace, &emitted)?;
                 nothing_lost(tracer.name(), account.as_ref())?;
                 Ok(Sample { account, extra: Vec::new(), ..of_batches(&batches, &plan)? })
             }
@@ -141,15 +141,16 @@ impl Turn {
             Self::Steps(case) => {
                 let numbers = [STEPS_WARM, STEPS_EVENTS].map(|number| number.to_string());
                 let arguments = words(["steps", tracer.work(&case)], numbers);
-                let output = tracer.emit(context.place, &case, Mode::Overwrite, &arguments)?;
+                let output = tracer.emit(context.workspace, &case, Mode::Overwrite, &arguments)?;
                 let figure = workload::instructions(&output)?;
-                let account = tracer.account(context.place, &[STEPS_WARM + 3 * STEPS_EVENTS])?;
+                let account =
+                    tracer.account(context.workspace, &[STEPS_WARM + 3 * STEPS_EVENTS])?;
                 Ok(Sample { figure, account, ..Sample::default() })
             }
             Self::Starts => starts(tracer, context),
             Self::Flow(bytes) => {
                 let ms = if quick { FLOW_MS_QUICK } else { FLOW_MS };
-                let flow = tracer.stream(context.place, bytes, ms)?;
+                let flow = tracer.stream(context.workspace, bytes, ms)?;
                 Ok(of_flow(&flow.ok_or_else(|| Error::output(tracer.name(), "no stream"))?))
             }
         }
@@ -162,7 +163,7 @@ fn of_flow(flow: &Flow) -> Sample {
     let extra = vec![
         (EMITTED, emitted / flow.emitting_seconds),
         (LOST, flow.account.lost as f64 / emitted.max(1.0) * 100.0),
-        (AFTER, (flow.written_seconds - flow.emitting_seconds) * 1e3),
+        (WRITTEN_AFTER, (flow.written_seconds - flow.emitting_seconds) * 1e3),
         (ON_DISK, recorded / (flow.written_seconds + flow.fsync_seconds)),
     ];
     let figure = recorded / flow.written_seconds;
@@ -202,9 +203,9 @@ fn singles(
     let turns = if context.settings.quick { turns / 5 } else { turns };
     let numbers = [warm, turns, events, rest_us].map(|number| number.to_string());
     let arguments = words(["singles", tracer.work(case)], numbers);
-    let output = tracer.emit(context.place, case, mode, &arguments)?;
+    let output = tracer.emit(context.workspace, case, mode, &arguments)?;
     let singles = Singles::parse(&output, turns * events)?;
-    let account = tracer.account(context.place, &[warm + turns * events])?;
+    let account = tracer.account(context.workspace, &[warm + turns * events])?;
     if mode != Mode::Overwrite {
         nothing_lost(tracer.name(), account.as_ref())?;
     }
@@ -213,7 +214,7 @@ fn singles(
 
 fn starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
     let count = if context.settings.quick { STARTS_QUICK } else { STARTS };
-    let starts = tracer.starts(context.place, count)?;
+    let starts = tracer.starts(context.workspace, count)?;
     // The fastest: a start that the machine interrupts takes several times as long.
     let starts = starts.ok_or_else(|| Error::output(tracer.name(), "no starts"))?;
     let fastest = Spread::of(&starts.us).map(|us| us.min);
@@ -270,7 +271,7 @@ mod tests {
             Flow { emitting_seconds: 1.0, written_seconds: 1.5, fsync_seconds: 0.5, account };
         let sample = of_flow(&flow);
         assert_eq!((sample.figure, sample.account), (2000.0, Some(account)));
-        let expected = [(EMITTED, 4000.0), (LOST, 25.0), (AFTER, 500.0), (ON_DISK, 1500.0)];
+        let expected = [(EMITTED, 4000.0), (LOST, 25.0), (WRITTEN_AFTER, 500.0), (ON_DISK, 1500.0)];
         assert_eq!(sample.extra, expected);
         let is_for = |tracer: Trackway, bytes| Turn::Flow(bytes).is_for(&tracer);
         assert!(is_for(Trackway::by_sequence(), 1 << 18) && !is_for(Trackway::by_claim(), 1 << 18));

@@ -24,7 +24,7 @@ impl Events {
         Self::new(about, (230.0, 25.0), |_| {
             let one = Case::SIMPLEST;
             let mut cases = Case::columns(1);
-            cases.extend(Case::APART);
+            cases.extend(Case::OUTSIDE_TABLE);
             let loops = cases.into_iter().map(|case| Turn::Batches(case, Mode::Overwrite));
             let modes = [Mode::Steady, Mode::Producer].map(|mode| Turn::Batches(one, mode));
             let singles = Mode::ALL.map(|mode| Turn::Singles(one, mode));
@@ -70,7 +70,7 @@ impl Events {
             x_axis: "",
         };
         let mut suite = Self::new(about, (30.0, 4.0), |_| vec![Turn::Starts]);
-        suite.beside = &[name::EMPTY];
+        suite.baselines = &[name::EMPTY];
         suite
     }
 

@@ -13,7 +13,7 @@ use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
 use super::chains::Runner;
-use super::ours::{self, Code, WHAT};
+use super::machine_code::{self, Code, FILTER};
 use super::peer::{Function, Peer};
 use super::questions::{Event, Question};
 
@@ -26,7 +26,7 @@ const BATCH_NS: u64 = 1_000_000;
 const CALLS_MAX: u64 = 1 << 24;
 
 /// A question, compiled for the contestants.
-pub(super) struct Asked<'a> {
+pub(super) struct PreparedQuestion<'a> {
     question: Question,
     bytes: Vec<u8>,
     peer: Option<&'a Peer>,
@@ -37,10 +37,10 @@ extern "C" fn nothing() -> u64 {
     0
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PreparedQuestion<'a> {
     /// A question, for C too if there is any.
     pub(super) fn new(question: Question, peer: Option<&'a Peer>) -> Result<Self> {
-        let bytes = ours::bytes(&question.text(), &question.layout())?;
+        let bytes = machine_code::bytes(&question.text(), &question.layout())?;
         Ok(Self { question, bytes, peer })
     }
 
@@ -51,8 +51,8 @@ impl<'a> Asked<'a> {
         runners: &[Runner],
         act: impl FnOnce(&mut [Batch<'_>]) -> Result<T>,
     ) -> Result<T> {
-        let (alternative, program) = ours::decoded(&self.bytes)?;
-        let verified = ours::verified(program, alternative.needs_count())?;
+        let (alternative, program) = machine_code::decoded(&self.bytes)?;
+        let verified = machine_code::verified(program, alternative.needs_count())?;
         let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
         let frame = framed(&environment, event);
         let code = runners.contains(&Runner::Compiled).then(|| Code::new(&verified)).transpose()?;
@@ -74,8 +74,8 @@ impl<'a> Asked<'a> {
 
 /// Returns the first answer of Trackway's filter to `event`, from its bytes on.
 pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
-    let (alternative, program) = ours::decoded(bytes)?;
-    let verified = ours::verified(program, alternative.needs_count())?;
+    let (alternative, program) = machine_code::decoded(bytes)?;
+    let verified = machine_code::verified(program, alternative.needs_count())?;
     let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
     let frame = framed(&environment, event);
     let code = Code::new(&verified)?;
@@ -136,7 +136,7 @@ fn interpreted<'a>(verified: &'a Verified<'_>, frame: &'a Frame<'_>) -> Batch<'a
         let mut trues = 0;
         for _ in 0..calls {
             let outcome = interpret::run(std::slice::from_ref(verified), black_box(frame));
-            let answer = outcome.map_err(|fault| Error::output(WHAT, fault))?.answer;
+            let answer = outcome.map_err(|fault| Error::output(FILTER, fault))?.answer;
             trues += u64::from(answer != 0);
         }
         Ok(trues)
@@ -175,8 +175,8 @@ fn rbpf_compiled(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
 
 /// Holds a contestant's answers about many events against what must come out: all predicates true,
 /// none, and each of them as the only one of its kind.
-pub(super) fn check(asked: &Asked<'_>, runner: Runner) -> Result<()> {
-    let question = asked.question;
+pub(super) fn check(prepared: &PreparedQuestion<'_>, runner: Runner) -> Result<()> {
+    let question = prepared.question;
     let count = question.predicates;
     let uniform = [vec![true; count], vec![false; count]];
     let single = (0..2 * count).map(|number| {
@@ -186,7 +186,7 @@ pub(super) fn check(asked: &Asked<'_>, runner: Runner) -> Result<()> {
     });
     for truths in uniform.into_iter().chain(single) {
         let expected = u64::from(question.answer(&truths));
-        asked.answered(&question.event(&truths), &[runner], |contestants| {
+        prepared.answered(&question.event(&truths), &[runner], |contestants| {
             for batch in contestants {
                 let answer = batch(1)?;
                 if answer != expected {
@@ -221,7 +221,7 @@ pub(super) fn per_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -> Re
     let ns = thread_cpu_ns() - begin;
     if trues != if answer { calls } else { 0 } {
         let message = format!("{trues} of {calls} answers were yes, instead of all or none");
-        return Err(Error::output(WHAT, message));
+        return Err(Error::output(FILTER, message));
     }
     Ok(ns as f64 / calls as f64)
 }
@@ -243,13 +243,14 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_found_before_anything_is_measured() {
-        let mut asked = Asked::new(QUESTION, None).expect("a filter");
+        let mut prepared = PreparedQuestion::new(QUESTION, None).expect("a filter");
         for runner in [Runner::Interpreted, Runner::RbpfInterpreted] {
-            check(&asked, runner).expect("right answers");
+            check(&prepared, runner).expect("right answers");
         }
         // The filter of another question: as if a compiler had taken && for ||.
-        asked.bytes = Asked::new(Question { is_or: true, ..QUESTION }, None).expect("one").bytes;
-        let error = check(&asked, Runner::Interpreted).unwrap_err().to_string();
+        prepared.bytes =
+            PreparedQuestion::new(Question { is_or: true, ..QUESTION }, None).expect("one").bytes;
+        let error = check(&prepared, Runner::Interpreted).unwrap_err().to_string();
         assert!(error.contains("f0 == 404 && "), "{error}");
     }
 

@@ -1,10 +1,10 @@
 //! Goals for filters, judged by the measured figures. Reported, never asserted.
 
-use trackway_bench_engine::ratios::{ByRound, Form, Told, least, most_of_all};
+use trackway_bench_engine::ratios::{ByRound, Estimate, Form, least, most_of_all};
 use trackway_bench_engine::results::{Bar, SuiteRows};
 
-use super::alone::case;
 use super::chains::{Chain, FilterTracer, Operands, Runner};
+use super::isolated::case;
 use super::{prepared, traced};
 
 /// Number of times that a filter that drops an event must be faster than LTTng's, and the number of
@@ -35,7 +35,7 @@ fn of_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> Bar {
     let rows = Chain::ALL.into_iter().filter_map(row);
     most_of_all(
         &format!("filter, {}: worst chain at most {OF_C} of C (aim 1.1)", of(operands, predicates)),
-        rows.map(|row| Told::times(suite, Some(row))),
+        rows.map(|row| Estimate::times(suite, Some(row))),
         OF_C,
         Form::of(2, ""),
     )
@@ -50,8 +50,8 @@ fn of(operands: Operands, predicates: usize) -> String {
 
 fn preparation(suite: &SuiteRows) -> Bar {
     let row = |operands| suite.row(Runner::Compiled.name(), &prepared::case(operands));
-    let ms = |us: Told| us.map(|us| us / 1e3);
-    let told = |operands| ByRound::of(row(operands)).told().map(ms);
+    let ms = |us: Estimate| us.map(|us| us / 1e3);
+    let told = |operands| ByRound::of(row(operands)).estimate().map(ms);
     most_of_all(
         &format!("filter, from text to first answer: at most {PREPARED_MS:.0} ms"),
         Operands::ALL.map(told),
@@ -64,11 +64,12 @@ fn preparation(suite: &SuiteRows) -> Bar {
 fn of_lttng(suite: &SuiteRows, operands: Operands) -> Bar {
     let predicates = OF_LTTNG_PREDICATES;
     let case = traced::dropped(operands, predicates);
-    let filter_ns = |tracer: FilterTracer| ByRound::beyond(suite, suite.row(tracer.name(), &case));
+    let filter_ns =
+        |tracer: FilterTracer| ByRound::above_baseline(suite, suite.row(tracer.name(), &case));
     let of = of(operands, predicates);
     least(
         &format!("filter, {of}, dropping: LTTng's at least {OF_LTTNG:.0} times ours"),
-        filter_ns(FilterTracer::Lttng).over(&filter_ns(FilterTracer::Trackway)).told(),
+        filter_ns(FilterTracer::Lttng).over(&filter_ns(FilterTracer::Trackway)).estimate(),
         OF_LTTNG,
         Form::TIMES,
     )
@@ -85,19 +86,19 @@ mod tests {
     #[test]
     fn bars_follow_the_worst_chain() {
         let (integers, of_c) = (Operands::Integers, Runner::Compiled.name());
-        let beside_c = |chain, predicates, times| Row {
+        let relative_to_c = |chain, predicates, times| Row {
             times: Ratio::of(&[times; 8]),
             ..steady(of_c, &case(integers, chain, predicates), 2.0)
         };
         let dropped = |tracer: FilterTracer, ns| Row {
-            beside: Some(0),
+            baseline: Some(0),
             ..steady(tracer.name(), &traced::dropped(integers, 9), ns + 1.0)
         };
         let all = suite([
             steady("without a filter", "off", 1.0),
-            beside_c(Chain::AndTrue, 1, 1.125),
-            beside_c(Chain::AndFalseLast, 1, 1.25),
-            beside_c(Chain::OrTrueLast, 9, 1.5),
+            relative_to_c(Chain::AndTrue, 1, 1.125),
+            relative_to_c(Chain::AndFalseLast, 1, 1.25),
+            relative_to_c(Chain::OrTrueLast, 9, 1.5),
             steady(of_c, &prepared::case(integers), 400.0),
             steady(of_c, &prepared::case(Operands::Strings), 800.0),
             dropped(FilterTracer::Lttng, 100.0),

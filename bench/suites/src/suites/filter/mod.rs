@@ -20,11 +20,11 @@
 //! in which each predicate is the only true one, or the only false one; and every answer that is
 //! timed is counted.
 
-mod alone;
 mod chains;
 mod contest;
 mod goals;
-mod ours;
+mod isolated;
+mod machine_code;
 mod peer;
 mod prepared;
 mod program;
@@ -38,28 +38,28 @@ use trackway_bench_engine::results::Unit;
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use alone::Alone;
 use chains::{
     FilterTracer, Operands, PREDICATES, PREDICATES_QUICK, Runner, TRACED_PREDICATES,
     TRACED_PREDICATES_QUICK,
 };
+use isolated::IsolatedFilters;
 use traced::Traced;
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     /// A filter by itself.
-    Alone(alone::Turn),
+    Isolated(isolated::Turn),
     /// From text to answer.
     Prepared(Operands),
     /// In a program.
-    Traced(traced::Way),
+    Traced(traced::LoopSetup),
 }
 
 /// The suite.
 #[derive(Default)]
 pub(crate) struct Filter {
-    alone: Option<Alone>,
+    isolated: Option<IsolatedFilters>,
     traced: Option<Traced>,
     turns: Vec<Turn>,
 }
@@ -80,9 +80,9 @@ impl Suite for Filter {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        let alone = Runner::ALL.map(Runner::name);
+        let isolated = Runner::ALL.map(Runner::name);
         let traced = FilterTracer::ALL.map(FilterTracer::name);
-        [alone::EMPTY].into_iter().chain(alone).chain(traced).collect()
+        [isolated::EMPTY].into_iter().chain(isolated).chain(traced).collect()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
@@ -91,29 +91,29 @@ impl Suite for Filter {
             true => (&PREDICATES_QUICK, &TRACED_PREDICATES_QUICK),
             false => (&PREDICATES, &TRACED_PREDICATES),
         };
-        context.progress.say("filter: asking all contestants everything");
-        let (alone, rows) = Alone::enter(context.place, settings, counts)?;
-        self.alone = Some(alone);
+        context.progress.show_step("filter: asking all contestants everything");
+        let (isolated, rows) = IsolatedFilters::enter(context.workspace, settings, counts)?;
+        self.isolated = Some(isolated);
         let mut entries = Vec::new();
         for (entry, turn) in rows {
             entries.push(entry);
-            self.turns.push(Turn::Alone(turn));
+            self.turns.push(Turn::Isolated(turn));
         }
-        beside_c(&mut entries);
+        set_c_baselines(&mut entries);
         if settings.wants(Runner::Compiled.name()) {
             for operands in Operands::ALL {
                 entries.push(prepared_entry(operands));
                 self.turns.push(Turn::Prepared(operands));
             }
         }
-        context.progress.say("filter: setting up traced programs");
-        let (traced, rows) = Traced::enter(context.place, settings, traced_counts)?;
+        context.progress.show_step("filter: setting up traced programs");
+        let (traced, rows) = Traced::enter(context.workspace, settings, traced_counts)?;
         self.traced = Some(traced);
         let before = entries.len();
-        for (entry, way) in rows {
-            let beside = entry.beside.map(|beside| beside + before);
-            entries.push(Entry { beside, ..entry });
-            self.turns.push(Turn::Traced(way));
+        for (entry, setup) in rows {
+            let baseline = entry.baseline.map(|baseline| baseline + before);
+            entries.push(Entry { baseline, ..entry });
+            self.turns.push(Turn::Traced(setup));
         }
         Ok(entries)
     }
@@ -121,13 +121,13 @@ impl Suite for Filter {
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let missing = || Error::output("filter", "there is no such row");
         match *self.turns.get(row).ok_or_else(missing)? {
-            Turn::Alone(turn) => {
-                let figure = self.alone.as_mut().ok_or_else(missing)?.sample(turn)?;
+            Turn::Isolated(turn) => {
+                let figure = self.isolated.as_mut().ok_or_else(missing)?.sample(turn)?;
                 Ok(Sample { figure, ..Sample::default() })
             }
             Turn::Prepared(operands) => prepared::sample(operands, context.settings.quick),
-            Turn::Traced(way) => {
-                self.traced.as_ref().ok_or_else(missing)?.sample(context.place, way)
+            Turn::Traced(setup) => {
+                self.traced.as_ref().ok_or_else(missing)?.sample(context.workspace, setup)
             }
         }
     }
@@ -139,8 +139,8 @@ impl Suite for Filter {
 }
 
 /// Each row beside C's of the same case; what is measured a second time beside its first.
-fn beside_c(entries: &mut [Entry]) {
-    let is_beside = |entry: &Entry, other: &Entry| {
+fn set_c_baselines(entries: &mut [Entry]) {
+    let is_baseline = |entry: &Entry, other: &Entry| {
         let first = match entry.is_control {
             true => entry.tracer.trim_end_matches(" again"),
             false => Runner::C.name(),
@@ -150,12 +150,12 @@ fn beside_c(entries: &mut [Entry]) {
     let found: Vec<Option<usize>> = entries
         .iter()
         .map(|entry| {
-            let is_it = |other: &Entry| is_beside(entry, other);
+            let is_it = |other: &Entry| is_baseline(entry, other);
             entries.iter().position(is_it).filter(|_| entry.tracer != Runner::C.name())
         })
         .collect();
-    for (entry, beside) in entries.iter_mut().zip(found) {
-        entry.beside = beside;
+    for (entry, baseline) in entries.iter_mut().zip(found) {
+        entry.baseline = baseline;
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
             entry("trackway-compiled", false),
             entry("trackway-compiled again", true),
         ];
-        beside_c(&mut entries);
-        assert_eq!(entries.map(|entry| entry.beside), [None, Some(0), Some(1)]);
+        set_c_baselines(&mut entries);
+        assert_eq!(entries.map(|entry| entry.baseline), [None, Some(0), Some(1)]);
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 
 use super::questions::{Question, c_source};
 
@@ -33,8 +33,12 @@ pub(super) fn compiler() -> Option<&'static str> {
 
 impl Peer {
     /// Compiles these questions.
-    pub(super) fn new(compiler: &str, place: &Place, questions: &[Question]) -> Result<Self> {
-        let (source, library) = (place.path("filters.c"), place.path("filters.so"));
+    pub(super) fn new(
+        compiler: &str,
+        workspace: &Workspace,
+        questions: &[Question],
+    ) -> Result<Self> {
+        let (source, library) = (workspace.path("filters.c"), workspace.path("filters.so"));
         fs::write(&source, c_source(questions))
             .map_err(Error::io(format!("cannot write {source:?}")))?;
         let mut command = Command::new(compiler);

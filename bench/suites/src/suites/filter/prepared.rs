@@ -8,7 +8,7 @@ use trackway_bench_engine::suite::Sample;
 
 use super::chains::{Chain, Operands, predicates_words};
 use super::questions::Question;
-use super::{contest, ours};
+use super::{contest, machine_code};
 
 /// Number of predicates of the filter.
 const PREDICATES: usize = 50;
@@ -33,12 +33,12 @@ pub(super) fn sample(operands: Operands, is_quick: bool) -> Result<Sample> {
     let mut figures = [const { Vec::new() }; 3];
     for _ in 0..if is_quick { TIMES_QUICK } else { TIMES } {
         let begin = Instant::now();
-        let bytes = ours::bytes(&text, &layout)?;
+        let bytes = machine_code::bytes(&text, &layout)?;
         let encoded = Instant::now();
         let answer = contest::first_answer(&bytes, &event)?;
         let end = Instant::now();
         if answer != 1 {
-            return Err(Error::output(ours::WHAT, "its first answer was wrong"));
+            return Err(Error::output(machine_code::FILTER, "its first answer was wrong"));
         }
         for (figures, (from, to)) in
             figures.iter_mut().zip([(begin, end), (begin, encoded), (encoded, end)])
@@ -48,7 +48,9 @@ pub(super) fn sample(operands: Operands, is_quick: bool) -> Result<Sample> {
     }
     let [us, to_bytes, to_answer] = figures.map(|figures| {
         let spread = Spread::of(&figures);
-        spread.map(|spread| spread.median).ok_or_else(|| Error::output(ours::WHAT, "no time"))
+        spread
+            .map(|spread| spread.median)
+            .ok_or_else(|| Error::output(machine_code::FILTER, "no time"))
     });
     let extra = vec![(TO_BYTES, to_bytes?), (TO_ANSWER, to_answer?)];
     Ok(Sample { figure: us?, extra, ..Sample::default() })

@@ -11,8 +11,8 @@ use trackway_sys::clock::{monotonic_ns, tsc};
 
 use super::clock::load_fence;
 use super::memory::Found;
+use super::protections::{Contender, Record};
 use super::staged::{Did, Staged};
-use super::ways::{Contender, Record};
 
 /// Events between two looks at the clock.
 const BATCH_EVENTS: u64 = 5_000;
@@ -136,7 +136,7 @@ impl Runner {
         let account = check(&self.contender, &found, &self.tally)?;
         if gaps > self.tally.lost() {
             let message = format!("{gaps} events are missing in between: {:?}", self.tally);
-            return Err(Error::output(self.contender.way.name(), message));
+            return Err(Error::output(self.contender.protection.name(), message));
         }
         Ok(account)
     }
@@ -184,7 +184,7 @@ fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Accoun
         });
     }
     let message = format!("events do not add up: {tally:?}, in the buffers: {all:?}");
-    Err(Error::output(contender.way.name(), message))
+    Err(Error::output(contender.protection.name(), message))
 }
 
 /// Measures `work` alone, in ticks of the counter: no earlier instruction is still in flight when
@@ -274,13 +274,13 @@ mod tests {
     use trackway_ring::Geometry;
 
     use super::super::clock::Still;
-    use super::super::ways::{Scale, Way};
+    use super::super::protections::{ProtectionKind, Scale};
     use super::*;
 
-    fn runner(way: Way, cpu: usize) -> Runner {
+    fn runner(protection: ProtectionKind, cpu: usize) -> Runner {
         let geometry = Geometry::new(12, 3).expect("a geometry");
         let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
-        Runner::new(Contender::new(way, scale, Still::new()).expect("buffers"), 32)
+        Runner::new(Contender::new(protection, scale, Still::new()).expect("buffers"), 32)
     }
 
     #[test]
@@ -293,21 +293,23 @@ mod tests {
     fn records_that_are_not_there_are_noticed() {
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
         let checked = trackway_bench_engine::host::affinity::on(cpu, || {
-            for way in [Way::Nothing, Way::Claim, Way::Lockless] {
-                let mut runner = runner(way, cpu);
-                assert!(runner.check().is_err(), "{way:?}: nothing was recorded");
+            for protection in
+                [ProtectionKind::Nothing, ProtectionKind::Claim, ProtectionKind::Lockless]
+            {
+                let mut runner = runner(protection, cpu);
+                assert!(runner.check().is_err(), "{protection:?}: nothing was recorded");
                 runner.median_ns(100, 3)?;
                 runner.tally.recorded += 1;
-                assert!(runner.check().is_err(), "{way:?}: one too few");
+                assert!(runner.check().is_err(), "{protection:?}: one too few");
                 runner.tally.recorded -= 2;
-                assert!(runner.check().is_err(), "{way:?}: one too many");
+                assert!(runner.check().is_err(), "{protection:?}: one too many");
                 runner.tally.recorded += 1;
                 // The runner skips a number without a count of lost events.
                 runner.emit(1);
                 runner.tally.emitted += 1;
                 runner.emit(1);
                 runner.tally.emitted -= 1;
-                assert!(runner.check().is_err(), "{way:?}: a gap");
+                assert!(runner.check().is_err(), "{protection:?}: a gap");
             }
             Ok(())
         });
@@ -318,7 +320,7 @@ mod tests {
     fn switches_are_told_apart_from_other_events() {
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
         let done = trackway_bench_engine::host::affinity::on(cpu, || {
-            let mut runner = runner(Way::Nothing, cpu);
+            let mut runner = runner(ProtectionKind::Nothing, cpu);
             runner.ticks_of_paths(1_000)?;
             runner.check()?;
             Ok(runner.tally)

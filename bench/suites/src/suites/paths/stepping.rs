@@ -125,7 +125,7 @@ fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Ste
 
 #[cfg(test)]
 mod tests {
-    use super::super::ways::{self, Contender, Scale, Way};
+    use super::super::protections::{self, Contender, ProtectionKind, Scale};
     use super::super::{BYTES, SIZES, clock::Line, geometry};
     use super::*;
 
@@ -149,11 +149,15 @@ mod tests {
         // Few: code that is not optimised has twenty times as many instructions.
         const FEW: (u32, u64) = (1, 4);
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
-        for way in Way::ALL.into_iter().filter(|way| ways::missing(*way).is_none()) {
+        for protection in ProtectionKind::ALL
+            .into_iter()
+            .filter(|protection| protections::missing(*protection).is_none())
+        {
             let stepped = trackway_bench_engine::host::affinity::on(cpu, || {
                 let geometry = geometry(SIZES[0])?;
                 let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
-                let mut runner = Runner::new(Contender::new(way, scale, Line::slow())?, BYTES);
+                let mut runner =
+                    Runner::new(Contender::new(protection, scale, Line::slow())?, BYTES);
                 let events = around_switches(&mut runner, FEW, geometry.sub_bytes())?;
                 runner.check()?;
                 Ok(events)
@@ -165,14 +169,21 @@ mod tests {
             let (fast, _) = usual(&events, Did::Recorded).expect("events");
             let (switch, _) = usual(&events, Did::Switched).expect("a switch");
             assert!(fast.instructions > 30, "{fast:?}");
-            assert!(switch.instructions > fast.instructions, "{way:?}: {fast:?}, {switch:?}");
-            let is_locked = !matches!(way, Way::Nothing | Way::Rseq | Way::Signals);
-            assert_eq!(fast.locked > 0, is_locked, "{way:?}: {fast:?}");
-            let system_calls = if way == Way::Signals { 2 } else { 0 };
-            assert_eq!(fast.system_calls, system_calls, "{way:?}: {fast:?}");
-            let is_fenced = matches!(way, Way::Lockless | Way::LocklessUnfenced);
-            assert_eq!(fast.fences, u64::from(is_fenced), "{way:?}: {fast:?}");
-            assert_eq!(fast.clock_reads, 1, "{way:?}: {fast:?}");
+            assert!(
+                switch.instructions > fast.instructions,
+                "{protection:?}: {fast:?}, {switch:?}"
+            );
+            let is_locked = !matches!(
+                protection,
+                ProtectionKind::Nothing | ProtectionKind::Rseq | ProtectionKind::Signals
+            );
+            assert_eq!(fast.locked > 0, is_locked, "{protection:?}: {fast:?}");
+            let system_calls = if protection == ProtectionKind::Signals { 2 } else { 0 };
+            assert_eq!(fast.system_calls, system_calls, "{protection:?}: {fast:?}");
+            let is_fenced =
+                matches!(protection, ProtectionKind::Lockless | ProtectionKind::LocklessUnfenced);
+            assert_eq!(fast.fences, u64::from(is_fenced), "{protection:?}: {fast:?}");
+            assert_eq!(fast.clock_reads, 1, "{protection:?}: {fast:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, has, make_dir};
 
 /// A program, and how it is run.
 pub(super) struct Real {
@@ -95,8 +95,8 @@ const JQ: &str = "map(. + {first: .word[0:1]}) | group_by(.first) | map({key: .[
                   words: map(.word)}) | tojson | fromjson";
 
 /// All of them, as far as they are here; what they read is made.
-pub(super) fn all(place: &Place) -> Result<(Vec<Real>, Vec<Absent>)> {
-    let folder = place.path(FOLDER);
+pub(super) fn all(workspace: &Workspace) -> Result<(Vec<Real>, Vec<Absent>)> {
+    let folder = workspace.path(FOLDER);
     make_dir(&folder)?;
     let write = |name: &str, text: String| {
         let path = folder.join(name);

@@ -57,20 +57,20 @@ fn speed_bar(
     let cpus = if tool == Tool::OneCpu { "one CPU" } else { "all CPUs" };
     let what = format!("{trace}{events}: {work}, {cpus}: {TIMES} × babeltrace2{whose}");
     let times = ByRound::of(Some(row)).over(&ByRound::of(other));
-    Some(least(&what, times.told(), TIMES, Form::TIMES))
+    Some(least(&what, times.estimate(), TIMES, Form::TIMES))
 }
 
 fn size_bars(suite: &SuiteRows, kind: TraceKind) -> [Bar; 2] {
     let ours = |case: String| suite.row(Tool::Trackway.name(), &case);
     let peak_mib = |size| ByRound::of_extra(ours(speed_case(kind, Work::Text, size)), PEAK);
-    let first_ms = |size| ByRound::of(ours(first_line_case(kind, size))).told();
+    let first_ms = |size| ByRound::of(ours(first_line_case(kind, size))).estimate();
     let trace = kind.words();
     [
         most(
             &format!("{trace}: memory does not grow with the trace"),
-            peak_mib(Size::Large).less(&peak_mib(Size::Small)).told(),
+            peak_mib(Size::Large).less(&peak_mib(Size::Small)).estimate(),
             GROWTH_MIB,
-            Form::beyond(1, "MiB"),
+            Form::signed(1, "MiB"),
         ),
         most_of_all(
             &format!("{trace}: first line within {FIRST_LINE_MS} ms"),

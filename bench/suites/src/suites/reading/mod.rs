@@ -76,7 +76,7 @@ impl Turn {
 
     /// Returns the turn of the row's baseline: the other reader of the same trace; for a large
     /// trace, the same reader of the small one.
-    fn beside(self) -> Option<Self> {
+    fn baseline(self) -> Option<Self> {
         match (self.tool, self.size) {
             (Tool::Babeltrace2, _) => None,
             (_, Size::Large) if self.work.is_some() => Some(Self { size: Size::Small, ..self }),
@@ -134,7 +134,7 @@ impl Suite for Reading {
             tools.iter().copied().filter(|tool| absent(*tool).is_none()).collect();
         self.make_traces(context)?;
         for traces in &mut self.traces {
-            traces.ask(context, &here)?;
+            traces.check_outputs(context, &here)?;
         }
         let mut entries = Vec::new();
         for turn in turns(&tools) {
@@ -142,10 +142,10 @@ impl Suite for Reading {
             self.turns.push(turn);
         }
         self.add_control(&mut entries);
-        let beside = self.turns.iter().map(|turn| turn.beside());
-        for (row, beside) in beside.enumerate().collect::<Vec<_>>() {
-            let found = self.turns.iter().position(|other| Some(*other) == beside);
-            entries[row].beside = entries[row].beside.or(found);
+        let baseline = self.turns.iter().map(|turn| turn.baseline());
+        for (row, baseline) in baseline.enumerate().collect::<Vec<_>>() {
+            let found = self.turns.iter().position(|other| Some(*other) == baseline);
+            entries[row].baseline = entries[row].baseline.or(found);
         }
         Ok(entries)
     }
@@ -154,7 +154,7 @@ impl Suite for Reading {
         let missing = || Error::output("reading", "there is no such row");
         let turn = *self.turns.get(row).ok_or_else(missing)?;
         let trace = self.trace(turn).ok_or_else(missing)?;
-        let command = |work| turn.tool.command(work, context.place, &trace.path);
+        let command = |work| turn.tool.command(work, context.workspace, &trace.path);
         let cpus = if turn.tool == Tool::OneCpu { &self.cpus[..1] } else { &self.cpus[..] };
         let name = turn.tool.name();
         let Some(work) = turn.work else {
@@ -202,10 +202,10 @@ impl Reading {
     fn make_traces(&mut self, context: &SuiteContext<'_>) -> Result<()> {
         let quick = context.settings.quick;
         let all = TraceKind::ALL.map(|kind| (kind, sizes(kind, quick).iter().sum()));
-        traces::check_space(context.place, &all)?;
+        traces::check_space(context.workspace, &all)?;
         for kind in TraceKind::ALL {
             let sizes = sizes(kind, quick);
-            let made = match lttng::availability(context.place) {
+            let made = match lttng::availability(context.workspace) {
                 Err(reason) if kind == TraceKind::Lttng => Err(Missing::Absent(reason)),
                 _ => match self.make(context, kind, sizes) {
                     Ok(made) => Ok(made),
@@ -230,10 +230,14 @@ impl Reading {
     ) -> Result<[TraceFolder; 2]> {
         let mut make = |events: u64| {
             let name = kind.name();
-            context.progress.say(&format!("making a trace: {}, {events} events", kind.words()));
-            let path = context.place.path(&format!("{name}-{events}"));
+            context
+                .progress
+                .show_step(&format!("making a trace: {}, {events} events", kind.words()));
+            let path = context.workspace.path(&format!("{name}-{events}"));
             match kind {
-                TraceKind::Lttng => lttng::record(&mut self.recorder, context.place, &path, events),
+                TraceKind::Lttng => {
+                    lttng::record(&mut self.recorder, context.workspace, &path, events)
+                }
                 _ => traces::write(&path, kind, events),
             }
         };
@@ -267,7 +271,7 @@ impl Reading {
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let first = entries.iter().position(|entry| entry.tracer != BABELTRACE2);
         let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
-        let control = Entry { is_control: true, beside: Some(first), ..entries[first].clone() };
+        let control = Entry { is_control: true, baseline: Some(first), ..entries[first].clone() };
         let tracer = format!("{} again", control.tracer);
         entries.push(Entry { tracer, ..control });
         self.turns.push(self.turns[first]);
@@ -296,16 +300,20 @@ fn absent(tool: Tool) -> Option<String> {
 
 impl Traces {
     /// Runs each tool on the small trace, and checks its output.
-    fn ask(&mut self, context: &SuiteContext<'_>, tools: &[Tool]) -> Result<()> {
+    fn check_outputs(&mut self, context: &SuiteContext<'_>, tools: &[Tool]) -> Result<()> {
         let Ok([small, _]) = &self.made else { return Ok(()) };
         let mut first: Option<Text> = None;
         for tool in [Tool::Babeltrace2, Tool::Trackway] {
             if !tools.iter().any(|other| is_same(tool, *other)) {
                 continue;
             }
-            context.progress.say(&format!("asking {} about {}", tool.name(), self.kind.words()));
+            context.progress.show_step(&format!(
+                "asking {} about {}",
+                tool.name(),
+                self.kind.words()
+            ));
             let text = process_run::text(
-                tool.command(Work::Text, context.place, &small.path),
+                tool.command(Work::Text, context.workspace, &small.path),
                 tool.name(),
                 |_| (),
             );
@@ -314,7 +322,7 @@ impl Traces {
             });
             keep(&mut self.wrong, tool, Work::Text, found.map(drop))?;
             let mut said = Vec::new();
-            let count = tool.command(Work::Count, context.place, &small.path);
+            let count = tool.command(Work::Count, context.workspace, &small.path);
             let counted = process_run::text(count, tool.name(), |piece| {
                 // What is longer is no count.
                 let room = SAID_BYTES_MAX.saturating_sub(said.len());
@@ -401,9 +409,9 @@ mod tests {
             all.iter().map(|turn| (turn.case(), turn.tool.name())).collect();
         assert_eq!(names.len(), all.len(), "each has a name of its own");
         for turn in &all {
-            let beside = turn.beside();
-            assert_eq!(beside.is_none(), turn.tool == Tool::Babeltrace2);
-            assert!(beside.is_none_or(|beside| all.contains(&beside)), "{turn:?}");
+            let baseline = turn.baseline();
+            assert_eq!(baseline.is_none(), turn.tool == Tool::Babeltrace2);
+            assert!(baseline.is_none_or(|baseline| all.contains(&baseline)), "{turn:?}");
         }
     }
 

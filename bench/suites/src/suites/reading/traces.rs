@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::{Place, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, make_dir};
 use trackway_bench_engine::signals;
 use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
@@ -47,8 +47,8 @@ pub(super) struct TraceFolder {
 }
 
 /// Fails unless there is space for so many events of each of these kinds.
-pub(super) fn check_space(place: &Place, wanted: &[(TraceKind, u64)]) -> Result<()> {
-    let folder = place.path("");
+pub(super) fn check_space(workspace: &Workspace, wanted: &[(TraceKind, u64)]) -> Result<()> {
+    let folder = workspace.path("");
     let free = free_bytes(&folder)?;
     let bytes = |(kind, events): &(TraceKind, u64)| kind.bytes_per_event().saturating_mul(*events);
     let needed: u64 = wanted.iter().map(bytes).sum();
@@ -219,7 +219,7 @@ impl Stream {
 
     /// Makes the next event: header, thread, payload.
     fn next_event(&mut self, event: &mut Vec<u8>) {
-        self.time_ns += 1 + self.random.below(2 * STEP_NS);
+        self.time_ns += 1 + self.random.less_than(2 * STEP_NS);
         self.number = self.number.wrapping_add(1);
         event.clear();
         let id = match self.kind {
@@ -234,7 +234,7 @@ impl Stream {
             id::NUMBER => event.extend(self.number.to_le_bytes()),
             id::REQUEST => {
                 let magnitude = 1 + self.random.index(20);
-                let latency_us = self.random.below(1 << magnitude);
+                let latency_us = self.random.less_than(1 << magnitude);
                 event.extend([200_u32, 200, 304, 404][self.random.index(4)].to_le_bytes());
                 event.extend(latency_us.to_le_bytes());
                 event.extend_from_slice(PATHS[self.random.index(PATHS.len())]);
@@ -263,7 +263,7 @@ const TEXTS: [&[u8]; 4] = [
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn less_than(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -271,7 +271,7 @@ impl Random {
     }
 
     fn index(&mut self, bound: usize) -> usize {
-        self.below(bound as u64) as usize
+        self.less_than(bound as u64) as usize
     }
 }
 

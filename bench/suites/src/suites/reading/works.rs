@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 
 /// Name of the other reader's program.
 pub(super) const BABELTRACE2: &str = "babeltrace2";
@@ -131,11 +131,11 @@ impl Tool {
     }
 
     /// The command for this work on the trace in `folder`.
-    pub(super) fn command(self, work: Work, place: &Place, folder: &Path) -> Command {
+    pub(super) fn command(self, work: Work, workspace: &Workspace, folder: &Path) -> Command {
         let words = self.words(work, "");
         let mut command = match self {
             Self::Babeltrace2 => Command::new(BABELTRACE2),
-            Self::Trackway | Self::OneCpu => Command::new(&place.tools.trackway),
+            Self::Trackway | Self::OneCpu => Command::new(&workspace.tools.trackway),
         };
         command.args(&words[1..words.len() - 1]).arg(folder);
         command
@@ -169,8 +169,9 @@ mod tests {
 
     #[test]
     fn all_tools_are_asked_for_the_same() {
-        let place = Place::at("trackway".into());
-        let words = |tool: Tool, work| format!("{:?}", tool.command(work, &place, Path::new("t")));
+        let workspace = Workspace::at("trackway".into());
+        let words =
+            |tool: Tool, work| format!("{:?}", tool.command(work, &workspace, Path::new("t")));
         assert_eq!(words(Tool::Trackway, Work::Text), r#""trackway" "print" "t""#);
         assert_eq!(
             words(Tool::OneCpu, Work::Decode),

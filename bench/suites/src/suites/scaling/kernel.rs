@@ -63,25 +63,25 @@ impl InKernel {
         if !names().any(|name| context.settings.wants(name)) {
             return Ok(Vec::new());
         }
-        let tracers = KernelTracers::set_up(context.place)?;
+        let tracers = KernelTracers::set_up(context.workspace)?;
         let is_in = |tracer: &KernelTracer| {
             *tracer == KernelTracer::Untraced || context.settings.wants(tracer.name())
         };
         let mut entries = Vec::new();
         for tracer in TRACERS.into_iter().filter(is_in) {
-            context.progress.say(&format!("setting up {}", tracer.name()));
-            let absent = tracers.absence(context.place, tracer);
+            context.progress.show_step(&format!("setting up {}", tracer.name()));
+            let absent = tracers.absence(context.workspace, tracer);
             // The untraced come first, in the same order.
             for (at, threads) in threads(context.cpus).enumerate() {
-                let beside = (tracer != KernelTracer::Untraced).then_some(first + at);
-                entries.push(Entry { absent: absent.clone(), beside, ..entry(tracer, threads) });
+                let baseline = (tracer != KernelTracer::Untraced).then_some(first + at);
+                entries.push(Entry { absent: absent.clone(), baseline, ..entry(tracer, threads) });
                 self.rows.push((tracer, threads));
             }
         }
         let (tracer, threads) = self.rows[0];
         let again = format!("{} again", tracer.name());
-        let beside = Some(first);
-        let again = Entry { tracer: again, beside, is_control: true, ..entry(tracer, threads) };
+        let baseline = Some(first);
+        let again = Entry { tracer: again, baseline, is_control: true, ..entry(tracer, threads) };
         entries.push(again);
         self.rows.push((tracer, threads));
         self.tracers = Some(tracers);
@@ -95,11 +95,11 @@ impl InKernel {
         let numbers = [threads, PLAN.warm_up + PLAN.batches, CALLS].map(|it| it.to_string());
         let arguments = [vec!["batches".to_owned()], numbers.into()].concat();
         let job = Job {
-            place: context.place,
+            workspace: context.workspace,
             events: KernelEvents::OneCall(CALL),
             keep: Keep::Flight,
             call: CALL,
-            work: Work::Ours(&arguments),
+            work: Work::Workload(&arguments),
         };
         sample(&tracers.run(tracer, &job)?, threads)
     }
@@ -157,8 +157,8 @@ pub(super) fn complete(rows: &mut SuiteRows) {
     let ratio = |row: &Row| {
         let is_its = row.unit == Unit::NsPerCall && row.x.is_some_and(|threads| threads > 1.0);
         let one = rows.row(&row.tracer, &case(1)).filter(|_| is_its)?;
-        let added = |row| ByRound::beyond(rows, Some(row));
-        Some(added(row).over(&added(one)).told()?.ratio.median)
+        let added = |row| ByRound::above_baseline(rows, Some(row));
+        Some(added(row).over(&added(one)).estimate()?.ratio.median)
     };
     let ratios: Vec<Option<f64>> = rows.rows.iter().map(ratio).collect();
     for (row, ratio) in rows.rows.iter_mut().zip(ratios) {
@@ -225,10 +225,10 @@ mod tests {
 
     #[test]
     fn what_is_added_is_told_in_terms_of_one_thread() {
-        let ns = |tracer: KernelTracer, threads: u32, figure, beside| Row {
+        let ns = |tracer: KernelTracer, threads: u32, figure, baseline| Row {
             unit: Unit::NsPerCall,
             x: Some(threads.into()),
-            beside,
+            baseline,
             ..row(tracer.name(), &case(threads), figure)
         };
         let mut rows = suite([

@@ -135,8 +135,8 @@ pub(super) fn complete(suite: &mut SuiteRows) {
 }
 
 /// Figures in terms of others of the same round.
-fn times(figures: &[Option<f64>], others: &[Option<f64>]) -> Option<f64> {
-    let pairs = figures.iter().zip(others);
+fn times(figures: &[Option<f64>], baselines: &[Option<f64>]) -> Option<f64> {
+    let pairs = figures.iter().zip(baselines);
     let times: Vec<f64> = pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).collect();
     Spread::of(&times).map(|spread| spread.median)
 }

@@ -64,7 +64,7 @@ struct Launched {
 }
 
 /// Resources that ended processes could leave behind.
-struct Left {
+struct Leftovers {
     /// The window, and what is the recorder's own.
     bytes: u64,
     /// Descriptors that the recorder has open.
@@ -74,17 +74,17 @@ struct Left {
 }
 
 /// Starts processes for some seconds: KiB of the window and the recorder's own afterwards.
-pub(super) fn measure(ours: &TrackwaySessions<'_>, starts: Starts) -> Result<Sample> {
-    ours.create(SESSION, Wanted::of(Kind::Disk))?;
-    let warm_up = launch(ours, starts, WARM_UP_S)?;
-    let before = left(ours)?;
+pub(super) fn measure(sessions: &TrackwaySessions<'_>, starts: Starts) -> Result<Sample> {
+    sessions.create(SESSION, Wanted::of(Kind::Disk))?;
+    let warm_up = launch(sessions, starts, WARM_UP_S)?;
+    let before = leftovers(sessions)?;
     // Their numbers begin anew.
-    let launched = launch(ours, starts, SECONDS)?;
-    let after = left(ours)?;
+    let launched = launch(sessions, starts, SECONDS)?;
+    let after = leftovers(sessions)?;
     let processes = warm_up.processes + launched.processes;
-    let counted = ours.status(SESSION)?.counts.processes;
-    let account = ours.end(SESSION, Kind::Disk, processes * EVENTS)?;
-    let missing = missing(&trace_check::numbers(&ours.trace(SESSION))?, &[&warm_up, &launched]);
+    let counted = sessions.status(SESSION)?.counts.processes;
+    let account = sessions.end(SESSION, Kind::Disk, processes * EVENTS)?;
+    let missing = missing(&trace_check::numbers(&sessions.trace(SESSION))?, &[&warm_up, &launched]);
     // A number that is there twice makes up for none that is missing.
     let recorded = account.recorded.saturating_sub(missing);
     let extra = vec![
@@ -102,10 +102,10 @@ pub(super) fn measure(ours: &TrackwaySessions<'_>, starts: Starts) -> Result<Sam
     })
 }
 
-fn launch(ours: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Result<Launched> {
+fn launch(sessions: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Result<Launched> {
     let mut command: Command = match starts {
-        Starts::Programs => ours.launcher_of_programs(),
-        Starts::Children => ours.launcher_of_children(),
+        Starts::Programs => sessions.launcher_of_programs(),
+        Starts::Children => sessions.launcher_of_children(),
     };
     command.args([RATE, seconds, EVENTS, ALIVE_MAX].map(|number| number.to_string()));
     let running = Running::start_for(&mut command, "short-lived processes", seconds + SPARE_S)?;
@@ -135,13 +135,13 @@ fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
 }
 
 /// Counts the resources while nothing runs.
-fn left(ours: &TrackwaySessions<'_>) -> Result<Left> {
+fn leftovers(sessions: &TrackwaySessions<'_>) -> Result<Leftovers> {
     std::thread::sleep(REST);
-    let pid = ours.status(SESSION)?.pid;
-    Ok(Left {
-        bytes: ours.shared_bytes()? + usage::resident(&[pid])?.own_bytes,
+    let pid = sessions.status(SESSION)?.pid;
+    Ok(Leftovers {
+        bytes: sessions.shared_bytes()? + usage::resident(&[pid])?.own_bytes,
         descriptors: usage::descriptors(pid)?,
-        places: ours.listed_processes()?,
+        places: sessions.listed_processes()?,
     })
 }
 

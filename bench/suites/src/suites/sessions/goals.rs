@@ -18,7 +18,7 @@ const LIVE_MS: f64 = 100.0;
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let of = |tracer: &str, case: &str| ByRound::of(suite.row(tracer, case));
     let less = |what: String, case: &str| {
-        most(&what, of(OURS, case).over(&of(THEIRS, case)).told(), 1.0, Form::PART)
+        most(&what, of(OURS, case).over(&of(THEIRS, case)).estimate(), 1.0, Form::PART)
     };
     let mut bars: Vec<Bar> = [1, 2, 4]
         .map(|sessions| {

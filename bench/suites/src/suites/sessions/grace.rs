@@ -10,7 +10,7 @@ use trackway_bench_engine::suite::Sample;
 use trackway_sys::thread::CpuSet;
 
 use super::host::{Host, Kind, SESSION, Wanted};
-use super::programs::beside_one_that_emits;
+use super::programs::while_emitting;
 use super::trackway::TrackwaySessions;
 use super::{TURNS, median, of_turns};
 use crate::trace_check;
@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_millis(5);
 pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
     let created_us = timed_us(|| host.create(SESSION, Wanted::of(Kind::Disk)))?;
     let (mut stop_us, mut start_us) = (Vec::new(), Vec::new());
-    beside_one_that_emits(host, || {
+    while_emitting(host, || {
         for _ in 0..TURNS {
             stop_us.push(timed_us(|| host.stop(SESSION))?);
             let stopped = host.recorded()?;
@@ -47,26 +47,23 @@ pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
 }
 
 /// Other contexts for the channel, which gives it other buffers: no event is lost or doubled.
-pub(super) fn replacements(ours: &TrackwaySessions<'_>) -> Result<Sample> {
-    beside_a_session(ours, || {
+pub(super) fn replacements(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    during_session(sessions, || {
         let contexts = ["vtid", "none"].into_iter().cycle().take(TURNS as usize);
-        contexts.map(|context| timed_us(|| ours.set_context(context))).collect()
+        contexts.map(|context| timed_us(|| sessions.set_context(context))).collect()
     })
 }
 
 /// Measures the recorder's method to end all earlier sequences: it runs on every CPU once, here in
 /// the bench's process.
-pub(super) fn visits(ours: &TrackwaySessions<'_>) -> Result<Sample> {
-    beside_a_session(ours, || (0..TURNS).map(|_| visit_us()).collect())
+pub(super) fn visits(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    during_session(sessions, || (0..TURNS).map(|_| visit_us()).collect())
 }
 
 /// Measures an action, in µs, while a session records every event of a program.
-fn beside_a_session(
-    host: &dyn Host,
-    something: impl FnOnce() -> Result<Vec<f64>>,
-) -> Result<Sample> {
+fn during_session(host: &dyn Host, something: impl FnOnce() -> Result<Vec<f64>>) -> Result<Sample> {
     host.create(SESSION, Wanted::of(Kind::Disk))?;
-    let (us, emitted) = beside_one_that_emits(host, something)?;
+    let (us, emitted) = while_emitting(host, something)?;
     let account = host.end(SESSION, Kind::Disk, emitted)?;
     Ok(Sample { account: Some(account), ..of_turns(&us)? })
 }

@@ -33,15 +33,15 @@ struct Line {
 }
 
 /// Follows a session while programs emit.
-pub(super) fn measure(ours: &TrackwaySessions<'_>) -> Result<Sample> {
-    ours.create(SESSION, Wanted::of(Kind::Disk))?;
-    let mut command = ours.command();
+pub(super) fn measure(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    sessions.create(SESSION, Wanted::of(Kind::Disk))?;
+    let mut command = sessions.command();
     command.args(["print", "--follow", SESSION, "--clock-cycles", "--no-delta"]);
     let mut follower = Running::start_for(&mut command, "trackway print --follow", LIMIT_S)?;
     // What is there before the follower is there is none of its delay.
-    let first = few(ours, 0).and_then(|()| next(&mut follower));
+    let first = few(sessions, 0).and_then(|()| next(&mut follower));
     let lines = std::thread::scope(|scope| {
-        let emitting = scope.spawn(|| emit(ours));
+        let emitting = scope.spawn(|| emit(sessions));
         let lines = first.and_then(|_| all(&mut follower));
         if lines.is_err() {
             follower.terminate();
@@ -49,7 +49,7 @@ pub(super) fn measure(ours: &TrackwaySessions<'_>) -> Result<Sample> {
         let emitted = emitting.join().unwrap_or_else(|_| Err(Error::output("workload", "gone")));
         emitted.and(lines)
     });
-    let ended = ours.end(SESSION, Kind::Disk, EVENTS * (PROGRAMS + 1));
+    let ended = sessions.end(SESSION, Kind::Disk, EVENTS * (PROGRAMS + 1));
     if ended.is_err() {
         follower.terminate();
     }
@@ -62,17 +62,17 @@ pub(super) fn measure(ours: &TrackwaySessions<'_>) -> Result<Sample> {
     Ok(Sample { account: Some(account), extra, ..of_turns(&delays)? })
 }
 
-fn emit(ours: &TrackwaySessions<'_>) -> Result<()> {
+fn emit(sessions: &TrackwaySessions<'_>) -> Result<()> {
     for program in 1..=PROGRAMS {
         std::thread::sleep(PAUSE);
-        few(ours, program)?;
+        few(sessions, program)?;
     }
     Ok(())
 }
 
 /// A program that emits a few events and ends.
-fn few(ours: &TrackwaySessions<'_>, program: u64) -> Result<()> {
-    let mut command: Command = ours.program();
+fn few(sessions: &TrackwaySessions<'_>, program: u64) -> Result<()> {
+    let mut command: Command = sessions.program();
     command.args(["few", &(program * EVENTS).to_string(), &EVENTS.to_string()]);
     child::run(&mut command, "a program that emits").map(|_| ())
 }

@@ -18,7 +18,7 @@ const SPARE_MS: u64 = 200;
 pub(super) fn measure(host: &dyn Host, kind: Kind) -> Result<Sample> {
     host.create(SESSION, Wanted::of(kind))?;
     let recorders = host.recorders()?;
-    let idle = programs::beside_one_that_sleeps(host, SECOND_MS + SPARE_MS, || {
+    let idle = programs::while_sleeping(host, SECOND_MS + SPARE_MS, || {
         let before = Moment::now(&recorders)?;
         std::thread::sleep(Duration::from_millis(SECOND_MS));
         before.until_now(&recorders)

@@ -19,7 +19,7 @@ const EVENTS: u64 = 100;
 pub(super) fn measure(host: &dyn Host, wanted: Wanted) -> Result<Sample> {
     let before = settled_bytes(host)?;
     host.create(SESSION, wanted)?;
-    let (shared_bytes, resident) = programs::beside_one_that_sleeps(host, STAY_MS, || {
+    let (shared_bytes, resident) = programs::while_sleeping(host, STAY_MS, || {
         Ok((host.shared_bytes()?, usage::resident(&host.recorders()?)?))
     })?;
     let batches = programs::batches(programs::paced(host.program(), 1, EVENTS, 1))?;

@@ -46,7 +46,7 @@ use crate::tracers::name::{LTTNG as THEIRS, LTTNG_OFF, TRACKWAY as OURS, TRACKWA
 use crate::tracers::trackway::availability;
 use host::{Host, Kind, Wanted};
 use lttng::LttngSessions;
-use trackway::{By, TrackwaySessions};
+use trackway::{RequestMethod, TrackwaySessions};
 
 pub(crate) use goals::bars;
 
@@ -178,25 +178,25 @@ impl Suite for Sessions {
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        context.progress.say("setting up");
+        context.progress.show_step("setting up");
         let wants =
             |tracer: &str| [OURS, TRACKWAY_OFF].contains(&tracer) || context.settings.wants(tracer);
         self.rows = all().into_iter().filter(|(tracer, _)| wants(tracer)).collect();
-        let ours = set_up(availability(&context.place.tools, has("cc")), || {
-            TrackwaySessions::set_up(context.place)
+        let ours = set_up(availability(&context.workspace.tools, has("cc")), || {
+            TrackwaySessions::set_up(context.workspace)
         })?;
         let mut theirs = Entry::default();
         if self.rows.iter().any(|(tracer, _)| is_theirs(tracer)) {
-            let absence = Ust::absence(context.place);
+            let absence = Ust::absence(context.workspace);
             let there = absence.map_or(Availability::Ready, Availability::Missing);
             theirs = set_up(there, || {
-                self.daemon = Some(LttngSessions::set_up(context.place)?);
+                self.daemon = Some(LttngSessions::set_up(context.workspace)?);
                 Ok(())
             })?;
         }
         let entry = |&(tracer, work): &(&str, Work)| {
             let same = |other: &(&str, Work)| other.1 == work;
-            let beside = self.rows.iter().position(same);
+            let baseline = self.rows.iter().position(same);
             let host = if is_theirs(tracer) { &theirs } else { &ours };
             Entry {
                 tracer: tracer.to_owned(),
@@ -204,7 +204,7 @@ impl Suite for Sessions {
                 x: work.sessions().map(f64::from),
                 unit: Some(work.unit()),
                 records: work != Work::Off,
-                beside: beside.filter(|&at| self.rows[at].0 != tracer),
+                baseline: baseline.filter(|&at| self.rows[at].0 != tracer),
                 command: format!("trackway bench {NAME} --tracers {tracer}"),
                 ..host.clone()
             }
@@ -212,7 +212,7 @@ impl Suite for Sessions {
         let mut entries: Vec<Entry> = self.rows.iter().map(entry).collect();
         if let Some(first) = entries.first().filter(|first| first.can_be_measured()) {
             let tracer = format!("{} again", first.tracer);
-            entries.push(Entry { tracer, is_control: true, beside: Some(0), ..first.clone() });
+            entries.push(Entry { tracer, is_control: true, baseline: Some(0), ..first.clone() });
             self.rows.push(self.rows[0]);
         }
         Ok(entries)
@@ -223,11 +223,11 @@ impl Suite for Sessions {
         if is_theirs(tracer) {
             let daemon = self.daemon.as_ref();
             let daemon = daemon.ok_or_else(|| Error::output("lttng-sessiond", "not running"))?;
-            let theirs = LttngSessions::new(context.place, daemon);
+            let theirs = LttngSessions::new(context.workspace, daemon);
             return or_clear(&theirs, either(&theirs, context.settings, work));
         }
-        let by = if tracer == SOCKET { By::Socket } else { By::Command };
-        let ours = TrackwaySessions::new(context.place, by);
+        let by = if tracer == SOCKET { RequestMethod::Socket } else { RequestMethod::Command };
+        let ours = TrackwaySessions::new(context.workspace, by);
         let sample = match work {
             Work::Replace => grace::replacements(&ours),
             Work::Visit => grace::visits(&ours),

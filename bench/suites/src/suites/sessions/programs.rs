@@ -44,7 +44,7 @@ pub(super) fn emitted(batches: &[Batch]) -> u64 {
 
 /// Does something while a program emits a million events a second; what came of it, and how many
 /// events there were.
-pub(super) fn beside_one_that_emits<T>(
+pub(super) fn while_emitting<T>(
     host: &dyn Host,
     something: impl FnOnce() -> Result<T>,
 ) -> Result<(T, u64)> {
@@ -58,7 +58,7 @@ pub(super) fn beside_one_that_emits<T>(
 }
 
 /// Does something while a program is there that emits nothing, and stays for so many ms.
-pub(super) fn beside_one_that_sleeps<T>(
+pub(super) fn while_sleeping<T>(
     host: &dyn Host,
     milliseconds: u64,
     something: impl FnOnce() -> Result<T>,

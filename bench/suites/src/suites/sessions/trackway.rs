@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child::{self, Finished};
-use trackway_bench_engine::host::workspace::{Place, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, make_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::signals;
 
@@ -41,7 +41,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The way to send a request to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum RequestMethod {
     /// By the command that users have.
     Command,
     /// By the recorder's socket, as the command does it.
@@ -50,9 +50,9 @@ pub(super) enum By {
 
 /// Our sessions, in a window and a folder of sockets of the bench's own.
 #[derive(Debug)]
-pub(super) struct TrackwaySessions<'place> {
-    place: &'place Place,
-    by: By,
+pub(super) struct TrackwaySessions<'workspace> {
+    workspace: &'workspace Workspace,
+    request_method: RequestMethod,
 }
 
 /// The state of a session: the part of `trackway session status --format json` that the bench
@@ -74,25 +74,28 @@ pub(super) struct Counts {
     pub(super) processes: u64,
 }
 
-impl<'place> TrackwaySessions<'place> {
+impl<'workspace> TrackwaySessions<'workspace> {
     /// Compiles the programs.
-    pub(super) fn set_up(place: &Place) -> Result<()> {
-        make_dir(&place.path(RUN_DIR))?;
-        let flags = link_flags(place)?;
+    pub(super) fn set_up(workspace: &Workspace) -> Result<()> {
+        make_dir(&workspace.path(RUN_DIR))?;
+        let flags = link_flags(workspace)?;
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        place.compile(PROGRAM, &flags)?;
-        place.compile(LAUNCHER, &[]).map(drop)
+        workspace.compile(PROGRAM, &flags)?;
+        workspace.compile(LAUNCHER, &[]).map(drop)
     }
 
     /// Makes the sessions of a prepared workspace, with one way of requests.
-    pub(super) const fn new(place: &'place Place, by: By) -> Self {
-        Self { place, by }
+    pub(super) const fn new(
+        workspace: &'workspace Workspace,
+        request_method: RequestMethod,
+    ) -> Self {
+        Self { workspace, request_method }
     }
 
     /// Returns the command that starts the workload again and again, as a program.
     pub(super) fn launcher_of_programs(&self) -> Command {
-        let mut command = Command::new(self.place.path(LAUNCHER));
-        command.arg(self.place.path(PROGRAM));
+        let mut command = Command::new(self.workspace.path(LAUNCHER));
+        command.arg(self.workspace.path(PROGRAM));
         self.enter(&mut command);
         command
     }
@@ -106,13 +109,13 @@ impl<'place> TrackwaySessions<'place> {
 
     /// Makes `command` see our sessions, and no others.
     fn enter(&self, command: &mut Command) {
-        in_window(command, self.place.window_dir());
-        command.env("TRACKWAY_RUN_DIR", self.place.path(RUN_DIR));
+        in_window(command, self.workspace.window_dir());
+        command.env("TRACKWAY_RUN_DIR", self.workspace.path(RUN_DIR));
     }
 
     /// `trackway`, in sight of the sessions.
     pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(&self.place.tools.trackway);
+        let mut command = Command::new(&self.workspace.tools.trackway);
         self.enter(&mut command);
         command
     }
@@ -126,9 +129,9 @@ impl<'place> TrackwaySessions<'place> {
 
     /// Asks for something in the one way or the other.
     fn change(&self, session: &str, arguments: &[&str], request: Value) -> Result<()> {
-        match self.by {
-            By::Command => self.trackway(arguments).map(drop),
-            By::Socket => self.ask(session, request).map(drop),
+        match self.request_method {
+            RequestMethod::Command => self.trackway(arguments).map(drop),
+            RequestMethod::Socket => self.send_request(session, request).map(drop),
         }
     }
 
@@ -141,7 +144,7 @@ impl<'place> TrackwaySessions<'place> {
 
     /// Returns the state of a session.
     pub(super) fn status(&self, session: &str) -> Result<Status> {
-        let answer = self.ask(session, json!({ "ask": "status" }))?;
+        let answer = self.send_request(session, json!({ "ask": "status" }))?;
         serde_json::from_value(answer).map_err(|error| Error::output(session, error))
     }
 
@@ -158,10 +161,10 @@ impl<'place> TrackwaySessions<'place> {
     }
 
     /// Asks a session's recorder by its socket, and waits for the answer.
-    fn ask(&self, session: &str, mut request: Value) -> Result<Value> {
+    fn send_request(&self, session: &str, mut request: Value) -> Result<Value> {
         let fail = || Error::io(format!("cannot ask the recorder of {session}"));
         request["version"] = json!(1);
-        let path = self.place.path(RUN_DIR).join(format!("{session}.sock"));
+        let path = self.workspace.path(RUN_DIR).join(format!("{session}.sock"));
         let mut stream = UnixStream::connect(path).map_err(fail())?;
         stream.set_read_timeout(Some(LOOK)).map_err(fail())?;
         stream.write_all(format!("{request}\n").as_bytes()).map_err(fail())?;
@@ -273,7 +276,7 @@ impl Host for TrackwaySessions<'_> {
     }
 
     fn trace(&self, session: &str) -> PathBuf {
-        self.place.path(&format!("trackway-{session}"))
+        self.workspace.path(&format!("trackway-{session}"))
     }
 
     fn recorders(&self) -> Result<Vec<u32>> {
@@ -281,19 +284,19 @@ impl Host for TrackwaySessions<'_> {
     }
 
     fn shared_bytes(&self) -> Result<u64> {
-        allocated_bytes(self.place.window_dir())
+        allocated_bytes(self.workspace.window_dir())
     }
 
     fn program(&self) -> Command {
-        let mut command = Command::new(self.place.path(PROGRAM));
+        let mut command = Command::new(self.workspace.path(PROGRAM));
         self.enter(&mut command);
         command
     }
 
     fn program_off(&self) -> Result<Command> {
-        let mut command = Command::new(self.place.path(PROGRAM));
+        let mut command = Command::new(self.workspace.path(PROGRAM));
         // Where no session ever was, as in other suites.
-        in_window(&mut command, &off_window_dir(self.place)?);
+        in_window(&mut command, &off_window_dir(self.workspace)?);
         Ok(command)
     }
 

@@ -66,13 +66,13 @@ fn resident_of(status: &str) -> Option<Resident> {
 /// several looks.
 pub(super) fn descriptors(pid: u32) -> Result<u64> {
     const LOOKS: u32 = 5;
-    const BETWEEN: Duration = Duration::from_millis(30);
+    const INTERVAL: Duration = Duration::from_millis(30);
     let path = format!("/proc/{pid}/fd");
     let mut fewest = u64::MAX;
     for _ in 0..LOOKS {
         let entries = fs::read_dir(&path).map_err(Error::io(format!("cannot read {path}")))?;
         fewest = fewest.min(entries.count() as u64);
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(INTERVAL);
     }
     Ok(fewest)
 }

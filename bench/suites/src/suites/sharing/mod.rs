@@ -11,7 +11,7 @@
 //! written must be found by another reader; a pass in which one value was wrong has no figure.
 
 mod bpf;
-mod ways;
+mod methods;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::affinity::thread_cpu_ns;
@@ -21,7 +21,7 @@ use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::signals;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use ways::{Shared, Way};
+use methods::{AccessMethod, Shared};
 
 /// Least time of what is between two readings of the clock, in ns, so that reading it does not
 /// count.
@@ -40,7 +40,7 @@ const TIMES: f64 = 99.0;
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
-    way: Way,
+    method: AccessMethod,
     is_update: bool,
 }
 
@@ -78,7 +78,7 @@ impl Suite for Sharing {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        Way::ALL.map(Way::name).into()
+        AccessMethod::ALL.map(AccessMethod::name).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
@@ -86,32 +86,38 @@ impl Suite for Sharing {
         let mut entries = Vec::new();
         for is_update in [false, true] {
             let from = entries.len();
-            let is_wanted = |way: &&Way| **way == Way::Memory || context.settings.wants(way.name());
-            for &way in Way::ALL.iter().filter(is_wanted) {
-                if is_update && !way.updates() {
+            let is_wanted = |method: &&AccessMethod| {
+                **method == AccessMethod::Memory || context.settings.wants(method.name())
+            };
+            for &method in AccessMethod::ALL.iter().filter(is_wanted) {
+                if is_update && !method.updates() {
                     continue;
                 }
-                let turn = Turn { way, is_update };
-                let (absent, failed) = match shared.lacks(way) {
-                    Some(lack) if lack.is_failure => (None, Some(lack.words.clone())),
-                    lack => (lack.map(|lack| lack.words.clone()), None),
+                let turn = Turn { method, is_update };
+                let (absent, failed) = match shared.unavailability(method) {
+                    Some(unavailability) if unavailability.is_failure => {
+                        (None, Some(unavailability.words.clone()))
+                    }
+                    unavailability => {
+                        (unavailability.map(|unavailability| unavailability.words.clone()), None)
+                    }
                 };
                 entries.push(Entry {
-                    tracer: way.name().to_owned(),
+                    tracer: method.name().to_owned(),
                     case: turn.case().to_owned(),
                     absent,
                     failed,
-                    beside: (way != Way::Memory).then_some(from),
-                    command: format!("trackway bench sharing --tracers {}", way.name()),
+                    baseline: (method != AccessMethod::Memory).then_some(from),
+                    command: format!("trackway bench sharing --tracers {}", method.name()),
                     ..Entry::default()
                 });
                 self.turns.push(turn);
             }
         }
         // The first row, which is that of memory, a second time.
-        let again = format!("{} again", Way::Memory.name());
+        let again = format!("{} again", AccessMethod::Memory.name());
         let first = entries[0].clone();
-        entries.push(Entry { tracer: again, beside: Some(0), is_control: true, ..first });
+        entries.push(Entry { tracer: again, baseline: Some(0), is_control: true, ..first });
         self.turns.push(self.turns[0]);
         self.shared = Some(shared);
         Ok(entries)
@@ -128,12 +134,12 @@ impl Suite for Sharing {
         let round_ns = if context.settings.quick { ROUND_NS_QUICK } else { ROUND_NS };
         let figures = if turn.is_update {
             let timing = &mut |pass: &mut dyn FnMut() -> _| timed(round_ns, pass);
-            let figures = shared.update(turn.way, self.samples, timing)?;
-            shared.check_updated(turn.way)?;
+            let figures = shared.update(turn.method, self.samples, timing)?;
+            shared.check_updated(turn.method)?;
             figures
         } else {
-            shared.write(turn.way, self.samples)?;
-            shared.read(turn.way, &mut |pass| timed(round_ns, pass))?
+            shared.write(turn.method, self.samples)?;
+            shared.read(turn.method, &mut |pass| timed(round_ns, pass))?
         };
         let mut sorted = figures;
         sorted.sort_by(f64::total_cmp);
@@ -181,19 +187,27 @@ fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result
             said = pass()?;
         }
         let ns = (thread_cpu_ns() - from) as f64;
-        figures.push(said.unwrap_or(ns / f64::from(passes) / f64::from(ways::ELEMENTS)));
+        figures.push(said.unwrap_or(ns / f64::from(passes) / f64::from(methods::ELEMENTS)));
     }
     Ok(figures)
 }
 
 /// Returns the goals for sharing. Reported, never asserted.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
-    let ns = |way: Way| ByRound::of(suite.row(way.name(), READ));
-    let bar = |of: &str, way| {
+    let ns = |method: AccessMethod| ByRound::of(suite.row(method.name(), READ));
+    let bar = |of: &str, method| {
         let what = format!("{of} by mmap: bpf(2) takes {TIMES:.0} times as long");
-        least(&what, ns(Way::Syscall).over(&ns(way)).told(), TIMES, Form::of(0, "times"))
+        least(
+            &what,
+            ns(AccessMethod::Syscall).over(&ns(method)).estimate(),
+            TIMES,
+            Form::of(0, "times"),
+        )
     };
-    vec![bar("BPF map element", Way::Mmap), bar("the recorder's counter", Way::Recorder)]
+    vec![
+        bar("BPF map element", AccessMethod::Mmap),
+        bar("the recorder's counter", AccessMethod::Recorder),
+    ]
 }
 
 #[cfg(test)]

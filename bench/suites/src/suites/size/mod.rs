@@ -110,7 +110,7 @@ impl Suite for Size {
         let (rows, mut entries) = last_text(std::mem::take(&mut self.rows), entries);
         self.rows = rows;
         self.add_control(&mut entries);
-        tell_beside(&mut entries);
+        set_baselines(&mut entries);
         Ok(entries)
     }
 
@@ -176,18 +176,18 @@ impl Size {
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
         let tracer = format!("{} again", first.tracer);
-        entries.push(Entry { is_control: true, beside: Some(0), tracer, ..first.clone() });
+        entries.push(Entry { is_control: true, baseline: Some(0), tracer, ..first.clone() });
         self.rows.push(self.rows[0]);
     }
 }
 
 /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
 fn set_up(context: &SuiteContext<'_>, tracer: &mut dyn Tracer) -> Result<Entry> {
-    context.progress.say(&format!("setting up {}", tracer.name()));
+    context.progress.show_step(&format!("setting up {}", tracer.name()));
     let ready = Entry { records: true, ..Entry::default() };
-    match tracer.availability(context.place) {
+    match tracer.availability(context.workspace) {
         Availability::Missing(reason) => Ok(Entry { absent: Some(reason), ..ready }),
-        Availability::Ready => match tracer.set_up(context.place) {
+        Availability::Ready => match tracer.set_up(context.workspace) {
             Ok(()) => Ok(ready),
             Err(Error::Interrupted) => Err(Error::Interrupted),
             Err(error) => Ok(Entry { failed: Some(error.to_string()), ..ready }),
@@ -208,13 +208,13 @@ fn last_text(rows: Vec<Row>, entries: Vec<Entry>) -> (Vec<Row>, Vec<Entry>) {
 }
 
 /// Each row beside ours of the same case: of text, that of `trackway_printf`.
-fn tell_beside(entries: &mut [Entry]) {
+fn set_baselines(entries: &mut [Entry]) {
     for at in 0..entries.len() {
         let entry = &entries[at];
         let is_it =
             |one: &Entry| is_ours(&one.tracer) && one.case == entry.case && one.can_be_measured();
         let ours = entries.iter().position(is_it).filter(|_| !is_ours(&entry.tracer));
-        entries[at].beside = entry.beside.or(ours);
+        entries[at].baseline = entry.baseline.or(ours);
     }
 }
 
@@ -226,15 +226,15 @@ impl Row {
         context: &SuiteContext<'_>,
         batches: u32,
     ) -> Result<Written> {
-        let place = context.place;
+        let workspace = context.workspace;
         let plan = Plan { warm_up: 0, batches };
         let pace = (BATCH_EVENTS, REST_US);
         let arguments = paced_arguments(self.case.payload.work(), &self.case, &plan, pace);
-        let output = tracer.emit(place, &self.case, self.mode, &arguments)?;
+        let output = tracer.emit(workspace, &self.case, self.mode, &arguments)?;
         let emitted = workload::emitted_by_thread(&workload::batches(&output)?);
-        let account = tracer.account(place, &emitted)?;
+        let account = tracer.account(workspace, &emitted)?;
         let account = account.ok_or_else(|| Error::output(tracer.name(), "it says nothing"))?;
-        let output = tracer.output(place);
+        let output = tracer.output(workspace);
         let output = output.ok_or_else(|| Error::output(tracer.name(), "it writes no files"))?;
         if !self.is_text {
             return Ok(Written { bytes: bytes_of(&output, 0)?, account });
@@ -275,7 +275,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
         ),
         most(
             "on disk, with packets and all: less than LTTng-UST's",
-            on_disk(name::TRACKWAY).over(&on_disk(name::LTTNG)).told(),
+            on_disk(name::TRACKWAY).over(&on_disk(name::LTTNG)).estimate(),
             1.0,
             Form::PART,
         ),
@@ -304,9 +304,9 @@ mod tests {
             entry(name::TRACEF, "text"),
             entry(name::PERF, "other"),
         ];
-        tell_beside(&mut entries);
-        let beside: Vec<Option<usize>> = entries.iter().map(|entry| entry.beside).collect();
-        assert_eq!(beside, [None, None, Some(0), Some(1), None]);
+        set_baselines(&mut entries);
+        let baseline: Vec<Option<usize>> = entries.iter().map(|entry| entry.baseline).collect();
+        assert_eq!(baseline, [None, None, Some(0), Some(1), None]);
     }
 
     #[test]

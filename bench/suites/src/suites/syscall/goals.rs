@@ -1,7 +1,7 @@
 //! Trackway's goals for system calls, judged by the measured figures.
 
 use trackway_bench_engine::ratios::at_most;
-use trackway_bench_engine::ratios::{ByRound, Form, Told, most};
+use trackway_bench_engine::ratios::{ByRound, Estimate, Form, most};
 use trackway_bench_engine::results::{Bar, Row, SuiteRows, Unit, Verdict};
 
 use super::{EMITTED, GETPPID, IN_LTTNGS, NAME_BYTES, OF_LTTNGS, PACED, RECORDER, Turn};
@@ -15,7 +15,7 @@ const TREE: f64 = 1.0;
 const DRAINED: f64 = 1e6;
 
 /// Returns the cost that a row's tracer adds to a call, relative to ftrace's in the same round.
-pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Told> {
+pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Estimate> {
     let plain = suite.row(KernelTracer::Untraced.name(), &row.case)?;
     let ftrace = suite.row(KernelTracer::FtraceRaw.name(), &row.case)?;
     if row.unit != Unit::NsPerCall || row.tracer == plain.tracer {
@@ -23,20 +23,20 @@ pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Told> {
     }
     let plain = ByRound::of(Some(plain));
     let beyond = |row| ByRound::of(Some(row)).less(&plain);
-    beyond(row).over(&beyond(ftrace)).told()
+    beyond(row).over(&beyond(ftrace)).estimate()
 }
 
 /// Returns Trackway's goals for system calls.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let row = |tracer: KernelTracer, case: &str| suite.row(tracer.name(), case);
-    let beside = |tracer, words: &str, bound: f64| {
+    let bar_of = |tracer, words: &str, bound: f64| {
         let what = format!("getppid, {words}: at most {bound:.2} of what ftrace adds");
-        let told = row(tracer, GETPPID).and_then(|row| of_ftrace(suite, row));
-        most(&what, told, bound, Form::PART)
+        let estimate = row(tracer, GETPPID).and_then(|row| of_ftrace(suite, row));
+        most(&what, estimate, bound, Form::PART)
     };
     let mut bars = vec![
-        beside(KernelTracer::Trackway, "everything (aim: 0.50)", EVERYTHING),
-        beside(KernelTracer::TrackwayTree, "one process tree", TREE),
+        bar_of(KernelTracer::Trackway, "everything (aim: 0.50)", EVERYTHING),
+        bar_of(KernelTracer::TrackwayTree, "one process tree", TREE),
     ];
     let longest = Turn::Openat(NAME_BYTES.len() - 1).words();
     for (words, case) in [(GETPPID, GETPPID), ("openat", &longest)] {
@@ -60,8 +60,8 @@ pub(super) fn drained_bar(row: Option<&Row>) -> Bar {
     let extra = |row: &Row, what: &str| row.extra.get(what).copied().unwrap_or(0.0);
     // A machine that does not get so far says nothing of the recorder.
     let row = row.filter(|row| row.spread.is_some() && extra(row, EMITTED) > 0.9 * DRAINED);
-    let told = ByRound::of_extra(row, RECORDER).told();
-    let mut bar = most(&what, told, 100.0, Form::of(0, "%"));
+    let estimate = ByRound::of_extra(row, RECORDER).estimate();
+    let mut bar = most(&what, estimate, 100.0, Form::of(0, "%"));
     let lost = row.and_then(|row| row.lost).unwrap_or(0);
     if let Some(row) = row {
         bar.measured += &format!(", {:.2} M/s, {lost} lost", extra(row, EMITTED) / 1e6);

@@ -121,21 +121,21 @@ impl Turn {
 
 /// A row: who does what. `again` is the untraced one's second, the control.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RowSpec {
     tracer: KernelTracer,
     turn: Turn,
     again: bool,
 }
 
 /// Samples of a run of openat that are left for the rows of the other lengths.
-type Left = BTreeMap<(KernelTracer, bool), [Option<Sample>; NAME_BYTES.len()]>;
+type PendingSamples = BTreeMap<(KernelTracer, bool), [Option<Sample>; NAME_BYTES.len()]>;
 
 /// The suite.
 #[derive(Debug, Default)]
 pub(crate) struct Syscall {
     tracers: Option<KernelTracers>,
-    rows: Vec<Place>,
-    left: Left,
+    rows: Vec<RowSpec>,
+    pending: PendingSamples,
 }
 
 impl Syscall {
@@ -146,13 +146,14 @@ impl Syscall {
             if tracer != KernelTracer::Untraced && !context.settings.wants(name) {
                 continue;
             }
-            context.progress.say(&format!("setting up {name}"));
-            let absent = self.tracers.as_ref().and_then(|all| all.absence(context.place, tracer));
+            context.progress.show_step(&format!("setting up {name}"));
+            let absent =
+                self.tracers.as_ref().and_then(|all| all.absence(context.workspace, tracer));
             // What is absent is so once.
             let turns = if absent.is_some() { vec![Turn::Getppid] } else { Turn::of(tracer) };
             for turn in turns {
                 entries.push(entry(tracer, turn, absent.clone()));
-                self.rows.push(Place { tracer, turn, again: false });
+                self.rows.push(RowSpec { tracer, turn, again: false });
             }
         }
         let control = Entry {
@@ -162,18 +163,18 @@ impl Syscall {
         };
         entries.push(control);
         let (tracer, turn) = (KernelTracer::Untraced, Turn::Getppid);
-        self.rows.push(Place { tracer, turn, again: true });
+        self.rows.push(RowSpec { tracer, turn, again: true });
         entries
     }
 
     /// For each row, the one that it is told in terms of: of the same case, untraced, or, of what
     /// arrives on disk, ours.
-    fn beside(&self) -> Vec<Option<usize>> {
-        let other = |row: &Place| {
+    fn baselines(&self) -> Vec<Option<usize>> {
+        let other = |row: &RowSpec| {
             let tracer =
                 if row.turn.is_call() { KernelTracer::Untraced } else { KernelTracer::Trackway };
             let is_it =
-                |other: &Place| other.tracer == tracer && other.turn == row.turn && !other.again;
+                |other: &RowSpec| other.tracer == tracer && other.turn == row.turn && !other.again;
             let found = self.rows.iter().position(is_it)?;
             (tracer != row.tracer || row.again).then_some(found)
         };
@@ -196,7 +197,7 @@ impl Syscall {
         let figure = medians.remove(&0).ok_or_else(|| Error::output("workload", "no batches"))?;
         let emitted = 2 * (BATCHES * events + singles);
         let (histogram, clock_ns) = single_calls(&ran)?;
-        let (account, mut extra) = told(&ran, emitted);
+        let (account, mut extra) = account_and_extras(&ran, emitted);
         extra.extend(clock_ns.map(|ns| (CLOCK, ns)));
         Ok(Sample { figure, histogram, account, extra, ..Sample::default() })
     }
@@ -210,7 +211,7 @@ impl Syscall {
         at: usize,
     ) -> Result<Sample> {
         let key = (tracer, again);
-        if let Some(sample) = self.left.get_mut(&key).and_then(|left| left[at].take()) {
+        if let Some(sample) = self.pending.get_mut(&key).and_then(|pending| pending[at].take()) {
             return Ok(sample);
         }
         let events = (OPENAT_EVENTS / less(tracer, context.settings)).max(10);
@@ -219,7 +220,7 @@ impl Syscall {
         let ran = self.run(tracer, &job)?;
         let mut samples = shared(&ran, 2 * BATCHES * events)?;
         let sample = samples[at].take();
-        self.left.insert(key, samples);
+        self.pending.insert(key, samples);
         sample.ok_or_else(|| Error::output("workload", "no batches of that length"))
     }
 
@@ -235,13 +236,13 @@ impl Syscall {
         } else {
             words("for", &[context.cpus as u64, ms])
         };
-        let program = context.place.path(PROGRAM).display().to_string();
-        let folder = context.place.path("").display().to_string();
+        let program = context.workspace.path(PROGRAM).display().to_string();
+        let folder = context.workspace.path("").display().to_string();
         let before = [program.clone(), "written".to_owned(), folder];
         let after = [&[program], arguments.as_slice()].concat();
         let job = Job {
             events: KernelEvents::OneCall(GETPPID),
-            work: Work::Whole(&before, &after),
+            work: Work::WholeCommand(&before, &after),
             ..calls(context, &[], GETPPID)
         };
         drained(&self.run(tracer, &job)?)
@@ -277,8 +278,8 @@ fn words(word: &str, numbers: &[u64]) -> Vec<String> {
 
 /// Calls one after another, all system calls being traced.
 fn calls<'a>(context: &SuiteContext<'a>, arguments: &'a [String], call: &'a str) -> Job<'a> {
-    let work = Work::Ours(arguments);
-    Job { place: context.place, events: KernelEvents::Calls, keep: Keep::Disk, call, work }
+    let work = Work::Workload(arguments);
+    Job { workspace: context.workspace, events: KernelEvents::Calls, keep: Keep::Disk, call, work }
 }
 
 /// Medians of batches, in ns of a call, by the bytes of names.
@@ -315,7 +316,7 @@ fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
 }
 
 /// Returns the account of `emitted` events, and the tracer's extra figures.
-fn told(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) {
+fn account_and_extras(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) {
     let Some(found) = ran.found else { return (None, Vec::new()) };
     let mut extra = vec![(LOST, found.lost as f64)];
     if let Some(bytes) = found.lttng_bytes {
@@ -330,7 +331,7 @@ fn told(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) 
 /// part of them.
 fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.len()]> {
     let count = NAME_BYTES.len() as u64;
-    let (account, extra) = told(ran, emitted_each * count);
+    let (account, extra) = account_and_extras(ran, emitted_each * count);
     if let Some(account) = account.filter(|account| !account.is_complete()) {
         let message = format!("events do not add up: {}", account.words());
         return Err(Error::output("openat", message));
@@ -399,16 +400,16 @@ impl Suite for Syscall {
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        self.tracers = Some(KernelTracers::set_up(context.place)?);
+        self.tracers = Some(KernelTracers::set_up(context.workspace)?);
         let mut entries = self.set_up(context);
-        for (entry, beside) in entries.iter_mut().zip(self.beside()) {
-            entry.beside = beside;
+        for (entry, baseline) in entries.iter_mut().zip(self.baselines()) {
+            entry.baseline = baseline;
         }
         Ok(entries)
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        let Place { tracer, turn, again } = self.rows[row];
+        let RowSpec { tracer, turn, again } = self.rows[row];
         match turn {
             Turn::Getppid => self.getppid(context, tracer),
             Turn::Openat(at) => self.openat(context, tracer, again, at),
@@ -417,8 +418,9 @@ impl Suite for Syscall {
     }
 
     fn complete(&self, rows: &mut SuiteRows) {
-        let added =
-            |rows: &SuiteRows, row: &Row| goals::of_ftrace(rows, row).map(|told| told.ratio.median);
+        let added = |rows: &SuiteRows, row: &Row| {
+            goals::of_ftrace(rows, row).map(|estimate| estimate.ratio.median)
+        };
         let ratios: Vec<Option<f64>> = rows.rows.iter().map(|row| added(rows, row)).collect();
         for (row, ratio) in rows.rows.iter_mut().zip(ratios) {
             row.extra.extend(ratio.map(|ratio| (OF_FTRACE.to_owned(), ratio)));

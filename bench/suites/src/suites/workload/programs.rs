@@ -10,7 +10,7 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Unit;
 
 /// Prefix of the command that runs servers.
@@ -38,7 +38,7 @@ pub(super) struct Program {
     /// The unit of its figure.
     pub(super) unit: Unit,
     /// The place of its figure in its output.
-    pub(super) says: Says,
+    pub(super) figure_source: FigureSource,
     /// The server that it puts under load, where it is one.
     server: Option<(u16, Vec<String>)>,
     /// The command.
@@ -49,7 +49,7 @@ pub(super) struct Program {
 
 /// The place of a program's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum FigureSource {
     /// Nowhere: it is the time that it takes.
     Nothing,
     /// `Throughput N MB/sec`.
@@ -62,16 +62,16 @@ pub(super) enum Says {
 
 impl Program {
     /// Its words: those before the tracer's processes, and those behind.
-    pub(super) fn words(&self, place: &Place, runner: &str) -> (Vec<String>, Vec<String>) {
+    pub(super) fn words(&self, workspace: &Workspace, runner: &str) -> (Vec<String>, Vec<String>) {
         match &self.server {
             None => {
-                let runner = place.path(runner).display().to_string();
+                let runner = workspace.path(runner).display().to_string();
                 (vec![runner, "load".to_owned()], self.command.clone())
             }
             Some((port, server)) => {
                 let count = [port.to_string(), server.len().to_string()];
                 let behind = [&count[..], server, &self.command].concat();
-                (vec![place.path(SERVED).display().to_string()], behind)
+                (vec![workspace.path(SERVED).display().to_string()], behind)
             }
         }
     }
@@ -80,7 +80,7 @@ impl Program {
         Self {
             name,
             unit: Unit::Ms,
-            says: Says::Nothing,
+            figure_source: FigureSource::Nothing,
             server: None,
             command: words(command),
             absent: None,
@@ -91,13 +91,13 @@ impl Program {
         Self { server: Some((port, words(server))), ..self }
     }
 
-    fn says(self, says: Says) -> Self {
-        let unit = match says {
-            Says::Nothing => Unit::Ms,
-            Says::Throughput => Unit::MbPerSecond,
-            Says::Ab | Says::Redis => Unit::RequestsPerSecond,
+    fn with_figure(self, figure_source: FigureSource) -> Self {
+        let unit = match figure_source {
+            FigureSource::Nothing => Unit::Ms,
+            FigureSource::Throughput => Unit::MbPerSecond,
+            FigureSource::Ab | FigureSource::Redis => Unit::RequestsPerSecond,
         };
-        Self { says, unit, ..self }
+        Self { figure_source, unit, ..self }
     }
 
     /// With the first reason that holds.
@@ -112,14 +112,14 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// All programs, with what they need in the scratch folder.
-pub(super) fn all(place: &Place, quick: bool) -> Result<Vec<Program>> {
-    place.compile(SERVED, &[])?;
-    let mut network = Command::new(place.path(SERVED));
+pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
+    workspace.compile(SERVED, &[])?;
+    let mut network = Command::new(workspace.path(SERVED));
     let network = child::run(network.arg("try"), "a network of its own").is_err();
     let no_network = (network, "there can be no network of its own for it here");
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let many = |full: usize, less: usize| if quick { less } else { full };
-    let folder = |name: &str| place.path(name).display().to_string();
+    let folder = |name: &str| workspace.path(name).display().to_string();
     let mut programs = vec![
         Program::of("hackbench", &format!("hackbench -g {cpus} -l {}", many(200, 60)))
             .absent(&[(!has("hackbench"), "hackbench is not installed (Debian: rt-tests)")]),
@@ -131,22 +131,22 @@ pub(super) fn all(place: &Place, quick: bool) -> Result<Vec<Program>> {
             ),
         )
         .absent(&[(!has("stress-ng"), "stress-ng is not installed")]),
-        compiler(place)?,
-        web_server(place, many(5000, 1500))?.absent(&[
+        compiler(workspace)?,
+        web_server(workspace, many(5000, 1500))?.absent(&[
             (!Path::new("/usr/sbin/apache2").is_file(), "apache2 is not installed (apache2-bin)"),
             (!has("ab"), "ab is not installed (Debian: apache2-utils)"),
             (!Path::new(WEB_ROOT).join(WEB_FILE).is_file(), "apache2 has no file to serve"),
             no_network,
         ]),
         redis(many(12_000, 5000), no_network),
-        sqlite(place, many(60_000, 20_000))?
+        sqlite(workspace, many(60_000, 20_000))?
             .absent(&[(!has("sqlite3"), "sqlite3 is not installed")]),
     ];
     if !quick {
         let needs = |program: &'static str, words: &'static str| (!has(program), words);
         programs.push(
             Program::of("tbench", &format!("tbench -t 2 -c {DBENCH_LOAD} {cpus} 127.0.0.1"))
-                .says(Says::Throughput)
+                .with_figure(FigureSource::Throughput)
                 .served(TBENCH_PORT, "/usr/bin/tbench_srv tbench_srv")
                 .absent(&[
                     needs("tbench", "tbench is not installed (Debian: dbench)"),
@@ -158,7 +158,7 @@ pub(super) fn all(place: &Place, quick: bool) -> Result<Vec<Program>> {
         fs::create_dir_all(&data).map_err(Error::io("cannot make a folder for dbench"))?;
         programs.push(
             Program::of("dbench", &format!("dbench -t 2 -D {data} -c {DBENCH_LOAD} {cpus}"))
-                .says(Says::Throughput)
+                .with_figure(FigureSource::Throughput)
                 .absent(&[needs("dbench", "dbench is not installed")]),
         );
     }
@@ -166,10 +166,11 @@ pub(super) fn all(place: &Place, quick: bool) -> Result<Vec<Program>> {
 }
 
 /// Several files, compiled and linked by one command: short-lived processes that compute.
-fn compiler(place: &Place) -> Result<Program> {
-    let mut command = format!("cc -O1 -fPIC -shared -o {}", place.path("compiled.so").display());
+fn compiler(workspace: &Workspace) -> Result<Program> {
+    let mut command =
+        format!("cc -O1 -fPIC -shared -o {}", workspace.path("compiled.so").display());
     for number in 0..C_FILES {
-        let path = place.path(&format!("compiled-{number}.c"));
+        let path = workspace.path(&format!("compiled-{number}.c"));
         fs::write(&path, c_source(number)).map_err(Error::io(format!("cannot write {path:?}")))?;
         let _ = write!(command, " {}", path.display());
     }
@@ -198,8 +199,8 @@ fn c_source(file: usize) -> String {
 }
 
 /// Apache, as one process with threads, that serves one file to eight connections.
-fn web_server(place: &Place, requests: usize) -> Result<Program> {
-    let folder = place.path("web");
+fn web_server(workspace: &Workspace, requests: usize) -> Result<Program> {
+    let folder = workspace.path("web");
     fs::create_dir_all(&folder).map_err(Error::io("cannot make a folder for apache2"))?;
     let path = folder.join("httpd.conf");
     let folder = folder.display();
@@ -214,7 +215,7 @@ fn web_server(place: &Place, requests: usize) -> Result<Program> {
     fs::write(&path, configuration).map_err(Error::io("cannot configure apache2"))?;
     let load = format!("ab -q -k -n {requests} -c 8 http://127.0.0.1:{WEB_PORT}/{WEB_FILE}");
     let server = format!("/usr/sbin/apache2 apache2 -X -f {}", path.display());
-    Ok(Program::of("apache2", &load).says(Says::Ab).served(WEB_PORT, &server))
+    Ok(Program::of("apache2", &load).with_figure(FigureSource::Ab).served(WEB_PORT, &server))
 }
 
 /// Redis, whose server is the same executable as its tools, told apart by the name it is given.
@@ -227,16 +228,18 @@ fn redis(requests: usize, no_network: (bool, &str)) -> Program {
         executable.unwrap_or(executables[0])
     );
     let load = format!("redis-benchmark -p {REDIS_PORT} -n {requests} -c 8 -t set,get --csv");
-    Program::of("redis", &load).says(Says::Redis).served(REDIS_PORT, &server).absent(&[
-        (executable.is_none(), "redis-server is not installed (Debian: redis-tools)"),
-        (!has("redis-benchmark"), "redis-benchmark is not installed (Debian: redis-tools)"),
-        no_network,
-    ])
+    Program::of("redis", &load).with_figure(FigureSource::Redis).served(REDIS_PORT, &server).absent(
+        &[
+            (executable.is_none(), "redis-server is not installed (Debian: redis-tools)"),
+            (!has("redis-benchmark"), "redis-benchmark is not installed (Debian: redis-tools)"),
+            no_network,
+        ],
+    )
 }
 
 /// A table, an index and a join, in a file.
-fn sqlite(place: &Place, rows: usize) -> Result<Program> {
-    let script = place.path("work.sql");
+fn sqlite(workspace: &Workspace, rows: usize) -> Result<Program> {
+    let script = workspace.path("work.sql");
     let text = format!(
         "PRAGMA synchronous = OFF;\nDROP TABLE IF EXISTS words;\n\
          CREATE TABLE words (number INTEGER PRIMARY KEY, word TEXT);\n\
@@ -247,22 +250,24 @@ fn sqlite(place: &Place, rows: usize) -> Result<Program> {
          ON b.word = printf('%08x', (a.number + 7) * 2654435761 % 4294967296);\n"
     );
     fs::write(&script, text).map_err(Error::io("cannot write what sqlite3 does"))?;
-    let (script, data) = (script.display(), place.path("work.db"));
+    let (script, data) = (script.display(), workspace.path("work.db"));
     Ok(Program::of("sqlite3", &format!("sqlite3 -batch -init {script} {} .exit", data.display())))
 }
 
 /// A program's figure, of what it printed and how long it took.
-pub(super) fn figure(says: Says, stdout: &str, ns: u64) -> Result<f64> {
-    let figure = match says {
-        Says::Nothing => Some(ns as f64 / 1e6),
-        Says::Throughput => stdout.lines().find_map(|line| after(line, "Throughput ")),
-        Says::Ab => {
-            let failed = stdout.lines().find_map(|line| after(line, "Failed requests: "));
+pub(super) fn figure(figure_source: FigureSource, stdout: &str, ns: u64) -> Result<f64> {
+    let figure = match figure_source {
+        FigureSource::Nothing => Some(ns as f64 / 1e6),
+        FigureSource::Throughput => {
+            stdout.lines().find_map(|line| number_after(line, "Throughput "))
+        }
+        FigureSource::Ab => {
+            let failed = stdout.lines().find_map(|line| number_after(line, "Failed requests: "));
             let is_other = stdout.lines().any(|line| line.starts_with("Non-2xx responses"));
-            let found = stdout.lines().find_map(|line| after(line, "Requests per second: "));
+            let found = stdout.lines().find_map(|line| number_after(line, "Requests per second: "));
             found.filter(|_| failed == Some(0.0) && !is_other)
         }
-        Says::Redis => redis_figure(stdout),
+        FigureSource::Redis => redis_figure(stdout),
     };
     // A second's figure of nothing is none.
     let figure = figure.filter(|figure| figure.is_finite() && *figure > 0.0);
@@ -270,7 +275,7 @@ pub(super) fn figure(says: Says, stdout: &str, ns: u64) -> Result<f64> {
 }
 
 /// The number behind these words.
-fn after(line: &str, words: &str) -> Option<f64> {
+fn number_after(line: &str, words: &str) -> Option<f64> {
     line.strip_prefix(words)?.split_whitespace().next()?.parse().ok()
 }
 
@@ -296,28 +301,28 @@ pub(super) mod tests {
 
     #[test]
     fn figures_are_what_programs_say() {
-        let of = |says, text: &str| figure(says, text, 1_500_000).ok();
-        assert_eq!(of(Says::Nothing, ""), Some(1.5));
+        let of = |figure_source, text: &str| figure(figure_source, text, 1_500_000).ok();
+        assert_eq!(of(FigureSource::Nothing, ""), Some(1.5));
         let tbench = " Flush 8 0.1\n\nThroughput 268.517 MB/sec  2 clients  2 procs\n";
-        assert_eq!(of(Says::Throughput, tbench), Some(268.517));
-        assert_eq!(of(Says::Throughput, "Throughput 0 MB/sec"), None);
+        assert_eq!(of(FigureSource::Throughput, tbench), Some(268.517));
+        assert_eq!(of(FigureSource::Throughput, "Throughput 0 MB/sec"), None);
         let ab = "Failed requests:        0\nRequests per second:    9637.70 [#/sec] (mean)\n";
-        assert_eq!(of(Says::Ab, ab), Some(9637.7));
-        assert_eq!(of(Says::Ab, &ab.replace("      0", "      1")), None);
-        assert_eq!(of(Says::Ab, &format!("Non-2xx responses:  5\n{ab}")), None);
+        assert_eq!(of(FigureSource::Ab, ab), Some(9637.7));
+        assert_eq!(of(FigureSource::Ab, &ab.replace("      0", "      1")), None);
+        assert_eq!(of(FigureSource::Ab, &format!("Non-2xx responses:  5\n{ab}")), None);
         let redis = "\"test\",\"rps\"\n\"SET\",\"100.0\",\"1\"\n\"GET\",\"300.0\",\"1\"\n";
-        assert_eq!(of(Says::Redis, redis), Some(150.0));
-        assert_eq!(of(Says::Redis, "\"SET\",\"100.0\"\n"), None);
+        assert_eq!(of(FigureSource::Redis, redis), Some(150.0));
+        assert_eq!(of(FigureSource::Redis, "\"SET\",\"100.0\"\n"), None);
     }
 
     #[test]
     fn servers_are_run_with_their_words_counted() {
-        let place = Place::at("trackway".into());
+        let workspace = Workspace::at("trackway".into());
         let program = Program::of("web", "ab -n 5").served(80, "/bin/server server -X");
-        let (before, behind) = program.words(&place, "kernel");
+        let (before, behind) = program.words(&workspace, "kernel");
         assert_eq!(before, ["served"]);
         assert_eq!(behind, ["80", "3", "/bin/server", "server", "-X", "ab", "-n", "5"]);
-        let (before, behind) = Program::of("true", "true").words(&place, "kernel");
+        let (before, behind) = Program::of("true", "true").words(&workspace, "kernel");
         assert_eq!((before, behind), (words("kernel load"), words("true")));
     }
 

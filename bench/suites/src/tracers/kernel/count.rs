@@ -15,7 +15,7 @@ use trackway_ctf::read::Trace;
 
 use super::Found;
 use crate::trace_check;
-use crate::trace_check::marks::Seen;
+use crate::trace_check::marks::FoundMarks;
 
 /// Events that a channel of LTTng's with compact headers may have.
 const COMPACT_EVENTS_MAX: usize = 30;
@@ -30,7 +30,7 @@ const LARGE_LONG_BITS: u64 = 16 + 32 + 64;
 
 /// Counts what is in the trace in `folder`; of the events, those whose names end with `call` apart,
 /// unless that is empty. `None` if there is none.
-pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, Seen)>> {
+pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, FoundMarks)>> {
     if !folder.join("metadata").is_file() {
         return Ok(None);
     }
@@ -60,7 +60,7 @@ struct Counted {
     lost: u64,
     bits: u64,
     lttng_bits: u64,
-    marks: Seen,
+    marks: FoundMarks,
 }
 
 fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> Result<()> {
@@ -76,7 +76,7 @@ fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> 
             found.events += 1;
             if let Some(name) = event.header.class.name() {
                 found.of_call += u64::from(name.ends_with(call));
-                found.marks.look(name, &mut event)?;
+                found.marks.add_event(name, &mut event)?;
             }
             event.skip()?;
             let end = decoder.position_bits();

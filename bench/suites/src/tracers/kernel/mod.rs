@@ -14,19 +14,19 @@
 
 mod count;
 mod ftrace;
-mod ours;
 mod pages;
 mod peers;
+mod trackway;
 
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::Tracefs;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 
-use crate::trace_check::marks::{Made, Seen, Side};
+use crate::trace_check::marks::{FoundMarks, Made, Side};
 
 pub(crate) use crate::trace_check::marks::Keep;
 
@@ -146,7 +146,7 @@ pub(crate) enum KernelEvents {
 /// The command that runs under a tracer.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) workspace: &'a Workspace,
     pub(crate) events: KernelEvents,
     pub(crate) keep: Keep,
     /// The call whose events are counted apart; empty: none.
@@ -158,10 +158,10 @@ pub(crate) struct Job<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work<'a> {
     /// The workloads' program with these arguments.
-    Ours(&'a [String]),
+    Workload(&'a [String]),
     /// These words, measured as a whole: the program is given the words in front, then the
     /// tracer's processes, then the rest.
-    Whole(&'a [String], &'a [String]),
+    WholeCommand(&'a [String], &'a [String]),
     /// This program with these arguments, as they are.
     Command(&'a [String], &'a [String]),
 }
@@ -170,12 +170,12 @@ impl Job<'_> {
     /// The command, where the tracer is these processes (0: who starts it).
     fn command(&self, tracers: &str) -> Vec<String> {
         match self.work {
-            Work::Ours(arguments) => {
-                let program = self.place.path(PROGRAM).display().to_string();
+            Work::Workload(arguments) => {
+                let program = self.workspace.path(PROGRAM).display().to_string();
                 [&[program], arguments].concat()
             }
             Work::Command(program, arguments) => [program, arguments].concat(),
-            Work::Whole(before, after) => [before, &[tracers.to_owned()], after].concat(),
+            Work::WholeCommand(before, after) => [before, &[tracers.to_owned()], after].concat(),
         }
     }
 }
@@ -188,7 +188,7 @@ pub(crate) struct Ran {
     /// The events in the tracer's own output.
     pub(crate) found: Option<Found>,
     /// Marks in it, if the workload makes any.
-    pub(crate) marks: Seen,
+    pub(crate) marks: FoundMarks,
     /// The account of the user events, where these are recorded, too.
     pub(crate) of_user: Option<Account>,
 }
@@ -288,13 +288,13 @@ pub(crate) struct KernelTracers {
 
 impl KernelTracers {
     /// Compiles what they need; looks for tracefs.
-    pub(crate) fn set_up(place: &Place) -> Result<Self> {
-        place.compile(PROGRAM, &[])?;
+    pub(crate) fn set_up(workspace: &Workspace) -> Result<Self> {
+        workspace.compile(PROGRAM, &[])?;
         Ok(Self { tracefs: Tracefs::find() })
     }
 
     /// Why a tracer cannot be had, if it cannot.
-    pub(crate) fn absence(&self, place: &Place, tracer: KernelTracer) -> Option<String> {
+    pub(crate) fn absence(&self, workspace: &Workspace, tracer: KernelTracer) -> Option<String> {
         let missing = tracer.program().filter(|program| !has(program));
         if let Some(program) = missing {
             return Some(format!("{program} is not installed"));
@@ -307,7 +307,7 @@ impl KernelTracers {
             }
             _ if !is_root() => Some(ONLY_ROOT.to_owned()),
             _ if tracer.ftrace_clock().is_some() => self.tracefs.as_ref().err().cloned(),
-            _ if tracer.is_ours() => ours::availability(place, tracer).err(),
+            _ if tracer.is_ours() => trackway::availability(workspace, tracer).err(),
             _ => None,
         }
     }
@@ -322,7 +322,7 @@ impl KernelTracers {
             KernelTracer::Perf => peers::by_perf(job),
             KernelTracer::Bpftrace => peers::by_bpftrace(job),
             KernelTracer::Strace => peers::by_strace(job),
-            _ if tracer.is_ours() => ours::run(tracer, job),
+            _ if tracer.is_ours() => trackway::run(tracer, job),
             _ => Err(Error::output(tracer.name(), "it cannot be had")),
         }
     }
@@ -374,18 +374,18 @@ mod tests {
 
     #[test]
     fn commands_have_the_tracers_where_they_are_asked_for() {
-        let place = Place::at("trackway".into());
+        let workspace = Workspace::at("trackway".into());
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let (before, after) = (words("load"), words("sh -c"));
         let job = Job {
-            place: &place,
+            workspace: &workspace,
             events: KernelEvents::Sched,
             keep: Keep::Disk,
             call: "",
-            work: Work::Whole(&before, &after),
+            work: Work::WholeCommand(&before, &after),
         };
         assert_eq!(job.command("1,2"), ["load", "1,2", "sh", "-c"]);
-        let ours = Job { work: Work::Ours(&after), ..job };
+        let ours = Job { work: Work::Workload(&after), ..job };
         assert_eq!(ours.command("0"), ["kernel", "sh", "-c"]);
     }
 }

@@ -17,7 +17,7 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::tracefs::{Instance, page_bytes};
 
 use super::KernelEvents;
-use crate::trace_check::marks::{self, Seen};
+use crate::trace_check::marks::{self, FoundMarks};
 
 const HEADER_BYTES: usize = 16;
 const COMMIT_MASK: u64 = (1 << 20) - 1;
@@ -33,7 +33,7 @@ pub(super) struct PageScanner {
     call: Option<(u16, [usize; 2])>,
     /// The event of a thread's end: its id, and the offset of its name.
     exit: Option<(u16, usize)>,
-    pub(super) seen: Seen,
+    pub(super) marks: FoundMarks,
 }
 
 impl PageScanner {
@@ -46,14 +46,14 @@ impl PageScanner {
             let strange = || Error::output("ftrace", format_args!("{event} has another format"));
             offsets(&text, fields).ok_or_else(strange)
         };
-        let mut looker = Self::default();
+        let mut scanner = Self::default();
         let (id, at) = format("sched/sched_process_exit", &["comm[16]"])?;
-        looker.exit = Some((id, at[0]));
+        scanner.exit = Some((id, at[0]));
         if events == KernelEvents::Everything {
             let (id, at) = format("raw_syscalls/sys_enter", &["id", "args[6]"])?;
-            looker.call = Some((id, [at[0], at[1]]));
+            scanner.call = Some((id, [at[0], at[1]]));
         }
-        Ok(looker)
+        Ok(scanner)
     }
 
     /// In all pages of a file.
@@ -106,13 +106,13 @@ impl PageScanner {
         if let Some((_, [call, argument])) = self.call.filter(|one| Some(one.0) == id)
             && at(call) == Some(marks::CALL_NUMBER)
         {
-            self.seen.call(at(argument).unwrap_or_default());
+            self.marks.call(at(argument).unwrap_or_default());
         }
         if let Some((_, name)) = self.exit.filter(|one| Some(one.0) == id)
             && let Some(name) = number::<16>(event, name)
         {
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            self.seen.exit(&String::from_utf8_lossy(name));
+            self.marks.exit(&String::from_utf8_lossy(name));
         }
     }
 }
@@ -155,8 +155,12 @@ mod tests {
         page
     }
 
-    fn looker() -> PageScanner {
-        PageScanner { call: Some((443, [8, 16])), exit: Some((369, 8)), seen: Seen::default() }
+    fn scanner() -> PageScanner {
+        PageScanner {
+            call: Some((443, [8, 16])),
+            exit: Some((369, 8)),
+            marks: FoundMarks::default(),
+        }
     }
 
     fn call(argument: u64) -> Vec<u8> {
@@ -178,25 +182,25 @@ mod tests {
         let discarded =
             [&(29_u32 | 1 << 5).to_le_bytes()[..], &8_u32.to_le_bytes(), &[0; 4]].concat();
         let end = [&29_u32.to_le_bytes()[..], &record(&call(0x4e20_0009))].concat();
-        let mut found = looker();
+        let mut found = scanner();
         found.page(&page(&[record(&call(0x4e20_0001)), time, discarded, record(&exit), long, end]));
-        let mut expected = Seen::default();
+        let mut expected = FoundMarks::default();
         [0x4e20_0001, 0x4e20_0003].into_iter().for_each(|argument| expected.call(argument));
         expected.exit("mark-20000-2");
-        assert_eq!(found.seen, expected);
+        assert_eq!(found.marks, expected);
     }
 
     #[test]
     fn what_is_cut_off_or_no_page_has_none() {
         let whole = page(&[record(&call(0x4e20_0001))]);
         for bytes in [0, 7, 15, 16, 20, 40] {
-            let mut found = looker();
+            let mut found = scanner();
             found.page(&whole[..bytes]);
-            assert_eq!(found.seen, Seen::default(), "{bytes}");
+            assert_eq!(found.marks, FoundMarks::default(), "{bytes}");
         }
-        let mut found = looker();
+        let mut found = scanner();
         found.page(&vec![0xff; page_bytes()]);
-        assert_eq!(found.seen, Seen::default());
+        assert_eq!(found.marks, FoundMarks::default());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::{BuildTools, Place, make_dir};
+use trackway_bench_engine::host::workspace::{BuildTools, Workspace, make_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::Availability;
 
@@ -71,12 +71,13 @@ pub(crate) fn account_of_thread(trace: &Path, emitted: u64) -> Result<Account> {
 }
 
 /// Returns the flags to compile a program with the header and link it with the library.
-pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
-    let (Some(include), Some(library)) = (&place.tools.include, &place.tools.library) else {
+pub(crate) fn link_flags(workspace: &Workspace) -> Result<Vec<String>> {
+    let (Some(include), Some(library)) = (&workspace.tools.include, &workspace.tools.library)
+    else {
         return Err(Error::output("trackway", "its header and library are not found"));
     };
     // A checkout may not have the library under the name that programs load it by.
-    let folder = place.path("lib");
+    let folder = workspace.path("lib");
     make_dir(&folder)?;
     for name in ["libtrackway.so", "libtrackway.so.1"] {
         let link = folder.join(name);
@@ -98,8 +99,8 @@ pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
 }
 
 /// Folder of a window that no session ever was in.
-pub(crate) fn off_window_dir(place: &Place) -> Result<PathBuf> {
-    let folder = place.window_dir().join("off");
+pub(crate) fn off_window_dir(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.window_dir().join("off");
     make_dir(&folder)?;
     Ok(folder)
 }

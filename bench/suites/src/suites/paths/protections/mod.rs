@@ -33,7 +33,7 @@ use super::staged::{Did, ID, Staged};
 
 /// A protection: the way in which writers keep apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ProtectionKind {
     /// Not at all: the floor.
     Nothing,
     /// By restartable sequence.
@@ -50,7 +50,7 @@ pub(super) enum Way {
     Signals,
 }
 
-impl Way {
+impl ProtectionKind {
     /// All of them, in the order of the rows.
     pub(super) const ALL: [Self; 7] = [
         Self::Nothing,
@@ -99,7 +99,7 @@ pub(super) trait Writer: Sync {
 /// A way to write, with buffers.
 pub(super) struct Contender {
     /// The protection.
-    pub(super) way: Way,
+    pub(super) protection: ProtectionKind,
     /// Its code.
     record: Record,
     writer: Box<dyn Writer>,
@@ -118,28 +118,37 @@ pub(super) struct Scale {
 
 impl Contender {
     /// With buffers of its own, all empty.
-    pub(super) fn new<C: Clock + 'static>(way: Way, scale: Scale, clock: C) -> Result<Self> {
+    pub(super) fn new<C: Clock + 'static>(
+        protection: ProtectionKind,
+        scale: Scale,
+        clock: C,
+    ) -> Result<Self> {
         let (cpus, threads) = (scale.cpus, scale.threads);
-        Ok(match way {
-            Way::Nothing => Self::of(way, Regions::new(Nothing, threads, scale, clock)?),
-            Way::Rseq => Self::of(way, Regions::new(Rseq, cpus, scale, clock)?),
-            Way::Claim => {
-                Self::of(way, Regions::new(Claims, cpus * CLAIM_REGIONS_PER_CPU, scale, clock)?)
+        Ok(match protection {
+            ProtectionKind::Nothing => {
+                Self::of(protection, Regions::new(Nothing, threads, scale, clock)?)
             }
-            Way::Lockless | Way::LocklessUnfenced => {
+            ProtectionKind::Rseq => Self::of(protection, Regions::new(Rseq, cpus, scale, clock)?),
+            ProtectionKind::Claim => Self::of(
+                protection,
+                Regions::new(Claims, cpus * CLAIM_REGIONS_PER_CPU, scale, clock)?,
+            ),
+            ProtectionKind::Lockless | ProtectionKind::LocklessUnfenced => {
                 let buffers = rings(cpus, scale)?;
-                Self::of(way, Paper { buffers, clock, generation: GENERATION.into() })
+                Self::of(protection, Paper { buffers, clock, generation: GENERATION.into() })
             }
-            Way::Mutex => {
+            ProtectionKind::Mutex => {
                 let locks = (0..cpus).map(|_| Mutex::new()).collect::<Result<Vec<_>>>()?;
-                Self::of(way, Regions::new(Mutexes(locks), cpus, scale, clock)?)
+                Self::of(protection, Regions::new(Mutexes(locks), cpus, scale, clock)?)
             }
-            Way::Signals => Self::of(way, Regions::new(Signals, threads, scale, clock)?),
+            ProtectionKind::Signals => {
+                Self::of(protection, Regions::new(Signals, threads, scale, clock)?)
+            }
         })
     }
 
-    fn of<W: Writer + 'static>(way: Way, writer: W) -> Self {
-        Self { way, record: record::<W>, writer: Box::new(writer) }
+    fn of<W: Writer + 'static>(protection: ProtectionKind, writer: W) -> Self {
+        Self { protection, record: record::<W>, writer: Box::new(writer) }
     }
 
     /// Code and writer, for a loop that records.
@@ -164,8 +173,8 @@ unsafe extern "C" fn record<W: Writer>(writer: *const (), staged: *mut Staged) -
 }
 
 /// Why it cannot be measured here.
-pub(super) fn missing(way: Way) -> Option<&'static str> {
-    let needs_rseq = way == Way::Rseq;
+pub(super) fn missing(protection: ProtectionKind) -> Option<&'static str> {
+    let needs_rseq = protection == ProtectionKind::Rseq;
     if needs_rseq && !AVAILABLE {
         Some("there is no restartable sequence for this processor")
     } else if needs_rseq && trackway_sys::thread::rseq_area().is_null() {
@@ -251,7 +260,7 @@ impl<P: Protection, C: Clock> Regions<P, C> {
 
     /// The record, after a switch if there must be one, by who has the region for itself.
     #[inline(always)]
-    fn alone(
+    fn record_exclusively(
         &self,
         ring: &OurRing,
         staged: &mut Staged,
@@ -284,7 +293,7 @@ impl<P: Protection, C: Clock> Regions<P, C> {
         if self.generation.load(Ordering::Relaxed) != GENERATION {
             return Did::Lost;
         }
-        self.alone(ring, staged, |region, plan, source, bytes| {
+        self.record_exclusively(ring, staged, |region, plan, source, bytes| {
             // SAFETY: `step` bounded the plan's place, and the sources have words to spare; the
             // caller has the region for itself.
             unsafe { commit_plainly(ring, region, plan, source, bytes) };
@@ -434,7 +443,7 @@ impl Protection for Claims {
             if regions.generation.load(Ordering::SeqCst) != GENERATION {
                 return Did::Lost;
             }
-            return regions.alone(ring, staged, |_, plan, source, bytes| {
+            return regions.record_exclusively(ring, staged, |_, plan, source, bytes| {
                 // SAFETY: `step` bounded the plan's place, and the sources have words to spare.
                 unsafe { claim.commit(plan, ring.map(), source, bytes) };
                 true

@@ -34,7 +34,7 @@ const ENOTSUPP: i32 = 524;
 
 /// A way to an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum AccessMethod {
     /// An array in memory of our own: the baseline.
     Memory,
     /// The map, mapped.
@@ -49,7 +49,7 @@ pub(super) enum Way {
     Recorder,
 }
 
-impl Way {
+impl AccessMethod {
     /// All of them.
     pub(super) const ALL: [Self; 6] =
         [Self::Memory, Self::Mmap, Self::Recorder, Self::Program, Self::Batch, Self::Syscall];
@@ -74,13 +74,13 @@ impl Way {
 
 /// Why a way cannot be had.
 #[derive(Debug, Clone)]
-pub(super) struct Lack {
+pub(super) struct Unavailability {
     pub(super) words: String,
     /// True if it should have worked.
     pub(super) is_failure: bool,
 }
 
-impl Lack {
+impl Unavailability {
     /// Not allowed, or not known to this kernel; anything else is a mistake.
     fn of(what: &str, error: &io::Error) -> Self {
         let words = format!("{what}: {}", IoError::text(error));
@@ -91,16 +91,19 @@ impl Lack {
 
     /// The same of a program: what the verifier refuses is a mistake, too.
     fn of_program(error: &io::Error) -> Self {
-        let lack = Self::of("the kernel takes no program of ours", error);
-        Self { is_failure: lack.is_failure || error.raw_os_error() == Some(libc::EINVAL), ..lack }
+        let unavailability = Self::of("the kernel takes no program of ours", error);
+        Self {
+            is_failure: unavailability.is_failure || error.raw_os_error() == Some(libc::EINVAL),
+            ..unavailability
+        }
     }
 }
 
 /// A thing, or why it cannot be had.
-type Had<T> = std::result::Result<T, Lack>;
+type Attempt<T> = std::result::Result<T, Unavailability>;
 
-fn had<T>(what: &str, tried: io::Result<T>) -> Had<T> {
-    tried.map_err(|error| Lack::of(what, &error))
+fn had<T>(what: &str, tried: io::Result<T>) -> Attempt<T> {
+    tried.map_err(|error| Unavailability::of(what, &error))
 }
 
 /// The timer of a pass: gets passes, gives ns of an element.
@@ -110,12 +113,12 @@ pub(super) type Timing<'t> =
 /// All that elements are in.
 pub(super) struct Shared {
     memory: Vec<AtomicU64>,
-    map: Had<Map>,
-    mapped: Had<Mapped>,
-    adding: Had<Program>,
-    filling: Had<Program>,
-    batch: Had<()>,
-    buffers: Had<Buffers>,
+    map: Attempt<Map>,
+    mapped: Attempt<Mapped>,
+    adding: Attempt<Program>,
+    filling: Attempt<Program>,
+    batch: Attempt<()>,
+    buffers: Attempt<Buffers>,
     /// First position that has been written since the latest sample.
     first: u64,
 }
@@ -124,38 +127,38 @@ impl Shared {
     /// Makes what can be had here.
     pub(super) fn new() -> Self {
         let map = had("the kernel gives no map that can be mapped", Map::new(MAP_ELEMENTS));
-        let with = |map: &Had<Map>| map.as_ref().map(|_| ()).map_err(Clone::clone);
-        let lack = with(&map);
+        let with = |map: &Attempt<Map>| map.as_ref().map(|_| ()).map_err(Clone::clone);
+        let unavailability = with(&map);
         let program = |make: &dyn Fn(&Map) -> io::Result<Program>| match &map {
-            Ok(map) => make(map).map_err(|error| Lack::of_program(&error)),
-            Err(lack) => Err(lack.clone()),
+            Ok(map) => make(map).map_err(|error| Unavailability::of_program(&error)),
+            Err(unavailability) => Err(unavailability.clone()),
         };
         let adding = program(&|map| Program::adding(map, ELEMENTS));
         let filling = program(&|map| Program::filling(map, ELEMENTS, SEED, STRIDE));
         let mapped = match &map {
             Ok(map) => had("the map cannot be mapped", map.mapped()),
-            Err(lack) => Err(lack.clone()),
+            Err(unavailability) => Err(unavailability.clone()),
         };
         let batch = match &map {
             Ok(map) => {
                 let (mut keys, mut values) = ([0; 2], [0; 2]);
                 had("there are no batches", map.get_many(&mut keys, &mut values).map(drop))
             }
-            Err(_) => lack,
+            Err(_) => unavailability,
         };
         let memory = (0..ELEMENTS).map(|_| AtomicU64::new(0)).collect();
         Self { memory, map, mapped, adding, filling, batch, buffers: buffers(), first: 0 }
     }
 
     /// Why a way cannot be had, if it cannot.
-    pub(super) fn lacks(&self, way: Way) -> Option<&Lack> {
-        match way {
-            Way::Memory => None,
-            Way::Mmap => self.mapped.as_ref().err(),
-            Way::Syscall => self.map.as_ref().err(),
-            Way::Batch => self.batch.as_ref().err(),
-            Way::Program => self.adding.as_ref().err().or(self.filling.as_ref().err()),
-            Way::Recorder => self.buffers.as_ref().err(),
+    pub(super) fn unavailability(&self, method: AccessMethod) -> Option<&Unavailability> {
+        match method {
+            AccessMethod::Memory => None,
+            AccessMethod::Mmap => self.mapped.as_ref().err(),
+            AccessMethod::Syscall => self.map.as_ref().err(),
+            AccessMethod::Batch => self.batch.as_ref().err(),
+            AccessMethod::Program => self.adding.as_ref().err().or(self.filling.as_ref().err()),
+            AccessMethod::Recorder => self.buffers.as_ref().err(),
         }
     }
 
@@ -165,22 +168,22 @@ impl Shared {
         (0..u64::from(ELEMENTS)).map(move |at| value(first, at))
     }
 
-    /// Has others write new values to what `way` will read.
-    pub(super) fn write(&mut self, way: Way, sample: u64) -> Result<()> {
+    /// Has others write new values to what `method` will read.
+    pub(super) fn write(&mut self, method: AccessMethod, sample: u64) -> Result<()> {
         self.first = first(sample);
-        if way == Way::Memory {
+        if method == AccessMethod::Memory {
             self.values().zip(&self.memory).for_each(|(value, word)| {
                 word.store(value, Ordering::Relaxed);
             });
             return Ok(());
         }
-        if way == Way::Recorder {
+        if method == AccessMethod::Recorder {
             return self.write_counters();
         }
         let map = self.map.as_ref().map_err(failed)?;
         // A program of the kernel's in one sample, a call for each in the next.
         match &self.filling {
-            Ok(filling) if way != Way::Program && sample.is_multiple_of(2) => {
+            Ok(filling) if method != AccessMethod::Program && sample.is_multiple_of(2) => {
                 map.set(SEED, self.first).map_err(io)?;
                 filling.run(1).map_err(io).map(drop)
             }
@@ -202,21 +205,21 @@ impl Shared {
         set_first(buffers.map_fd(), &mut bytes).map_err(io)
     }
 
-    /// Reads all elements by `way`, as `timing` says.
-    pub(super) fn read(&mut self, way: Way, timing: Timing<'_>) -> Result<Vec<f64>> {
+    /// Reads all elements by `method`, as `timing` says.
+    pub(super) fn read(&mut self, method: AccessMethod, timing: Timing<'_>) -> Result<Vec<f64>> {
         let expected = self.values().fold(0, u64::wrapping_add);
         let check = |sum: u64| {
             let is_right = sum == expected;
             if is_right { Ok(None) } else { Err(wrong("what is read was not written")) }
         };
-        match way {
-            Way::Memory => timing(&mut || check(sum(black_box(&self.memory)))),
-            Way::Mmap => {
+        match method {
+            AccessMethod::Memory => timing(&mut || check(sum(black_box(&self.memory)))),
+            AccessMethod::Mmap => {
                 let words = self.mapped.as_ref().map_err(failed)?.words();
                 let words = &words[..ELEMENTS as usize];
                 timing(&mut || check(sum(black_box(words))))
             }
-            Way::Syscall => {
+            AccessMethod::Syscall => {
                 let map = self.map.as_ref().map_err(failed)?;
                 timing(&mut || {
                     let mut sum = 0_u64;
@@ -226,7 +229,7 @@ impl Shared {
                     check(sum)
                 })
             }
-            Way::Batch => {
+            AccessMethod::Batch => {
                 let map = self.map.as_ref().map_err(failed)?;
                 let mut keys = vec![0; ELEMENTS as usize];
                 let mut values = vec![0; ELEMENTS as usize];
@@ -237,7 +240,7 @@ impl Shared {
                     check(values.iter().copied().fold(0, u64::wrapping_add))
                 })
             }
-            Way::Program => {
+            AccessMethod::Program => {
                 let adding = self.adding.as_ref().map_err(failed)?;
                 timing(&mut || {
                     let ran = adding.run(RUNS).map_err(io)?;
@@ -247,7 +250,7 @@ impl Shared {
                     Ok(Some(f64::from(ran.ns) / f64::from(ELEMENTS)))
                 })
             }
-            Way::Recorder => {
+            AccessMethod::Recorder => {
                 let buffers = self.buffers.as_ref().map_err(failed)?;
                 timing(&mut || {
                     let events = 0..ELEMENTS as usize;
@@ -259,8 +262,13 @@ impl Shared {
         }
     }
 
-    /// Updates all elements by `way`, as `timing` says: with other values in each sample.
-    pub(super) fn update(&mut self, way: Way, sample: u64, timing: Timing<'_>) -> Result<Vec<f64>> {
+    /// Updates all elements by `method`, as `timing` says: with other values in each sample.
+    pub(super) fn update(
+        &mut self,
+        method: AccessMethod,
+        sample: u64,
+        timing: Timing<'_>,
+    ) -> Result<Vec<f64>> {
         let first = first(sample);
         self.first = first;
         let fill = |words: &[AtomicU64]| {
@@ -269,14 +277,14 @@ impl Shared {
             }
             Ok(None)
         };
-        match way {
-            Way::Memory => timing(&mut || fill(black_box(&self.memory))),
-            Way::Mmap => {
+        match method {
+            AccessMethod::Memory => timing(&mut || fill(black_box(&self.memory))),
+            AccessMethod::Mmap => {
                 let words = self.mapped.as_ref().map_err(failed)?.words();
                 let words = &words[..ELEMENTS as usize];
                 timing(&mut || fill(black_box(words)))
             }
-            Way::Syscall => {
+            AccessMethod::Syscall => {
                 let map = self.map.as_ref().map_err(failed)?;
                 timing(&mut || {
                     let all = (0..ELEMENTS).zip(self.values());
@@ -286,7 +294,7 @@ impl Shared {
                     Ok(None)
                 })
             }
-            Way::Batch => {
+            AccessMethod::Batch => {
                 let map = self.map.as_ref().map_err(failed)?;
                 let mut keys: Vec<u32> = (0..ELEMENTS).collect();
                 let mut values: Vec<u64> = self.values().collect();
@@ -295,7 +303,7 @@ impl Shared {
                     false => Err(wrong("not all elements were updated")),
                 })
             }
-            Way::Program => {
+            AccessMethod::Program => {
                 let filling = self.filling.as_ref().map_err(failed)?;
                 self.map.as_ref().map_err(failed)?.set(SEED, first).map_err(io)?;
                 timing(&mut || {
@@ -303,22 +311,26 @@ impl Shared {
                     Ok(Some(f64::from(ran.ns) / f64::from(ELEMENTS)))
                 })
             }
-            Way::Recorder => Err(wrong("the recorder only reads")),
+            AccessMethod::Recorder => Err(wrong("the recorder only reads")),
         }
     }
 
-    /// Looks for what `way` has just written, by another way.
-    pub(super) fn check_updated(&self, way: Way) -> Result<()> {
+    /// Looks for what `method` has just written, by another way.
+    pub(super) fn check_updated(&self, method: AccessMethod) -> Result<()> {
         let of = |words: &[AtomicU64]| -> Vec<u64> {
             words.iter().take(ELEMENTS as usize).map(|word| word.load(Ordering::Relaxed)).collect()
         };
-        let found = match (way, &self.map, &self.mapped) {
-            (Way::Memory, ..) => of(&self.memory),
-            (Way::Syscall | Way::Batch | Way::Program, _, Ok(mapped)) => of(mapped.words()),
+        let found = match (method, &self.map, &self.mapped) {
+            (AccessMethod::Memory, ..) => of(&self.memory),
+            (
+                AccessMethod::Syscall | AccessMethod::Batch | AccessMethod::Program,
+                _,
+                Ok(mapped),
+            ) => of(mapped.words()),
             (_, Ok(map), _) => {
                 (0..ELEMENTS).map(|key| map.get(key).map_err(io)).collect::<Result<_>>()?
             }
-            (_, Err(lack), _) => return Err(failed(lack)),
+            (_, Err(unavailability), _) => return Err(failed(unavailability)),
         };
         let is_right = found.into_iter().eq(self.values());
         if is_right { Ok(()) } else { Err(wrong("what was updated is not there")) }
@@ -342,7 +354,7 @@ fn sum(words: &[AtomicU64]) -> u64 {
 }
 
 /// The recorder's map of one CPU, with a counter for each element.
-fn buffers() -> Had<Buffers> {
+fn buffers() -> Attempt<Buffers> {
     let layout = BufferLayout::new(SUB_SHIFT, COUNT_SHIFT, ELEMENTS as usize);
     let layout = layout.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
     had(
@@ -351,8 +363,8 @@ fn buffers() -> Had<Buffers> {
     )
 }
 
-fn failed(lack: &Lack) -> Error {
-    wrong(&lack.words)
+fn failed(unavailability: &Unavailability) -> Error {
+    wrong(&unavailability.words)
 }
 
 fn io(error: io::Error) -> Error {
@@ -374,20 +386,20 @@ mod tests {
     #[test]
     fn every_way_reads_what_others_wrote_and_others_find_what_it_writes() {
         let mut shared = Shared::new();
-        for (number, way) in Way::ALL.into_iter().enumerate() {
-            if let Some(lack) = shared.lacks(way) {
-                assert!(!lack.is_failure, "{lack:?}");
-                eprintln!("skipped, because {}: {}", lack.words, way.name());
+        for (number, method) in AccessMethod::ALL.into_iter().enumerate() {
+            if let Some(unavailability) = shared.unavailability(method) {
+                assert!(!unavailability.is_failure, "{unavailability:?}");
+                eprintln!("skipped, because {}: {}", unavailability.words, method.name());
                 continue;
             }
             let sample = 2 * number as u64;
             for sample in [sample, sample + 1] {
-                shared.write(way, sample).expect("written");
-                shared.read(way, &mut once).expect("what was written");
+                shared.write(method, sample).expect("written");
+                shared.read(method, &mut once).expect("what was written");
             }
-            if way.updates() {
-                shared.update(way, sample + 100, &mut once).expect("updated");
-                shared.check_updated(way).expect("what was updated");
+            if method.updates() {
+                shared.update(method, sample + 100, &mut once).expect("updated");
+                shared.check_updated(method).expect("what was updated");
             }
         }
     }
@@ -395,11 +407,11 @@ mod tests {
     #[test]
     fn wrong_values_are_found() {
         let mut shared = Shared::new();
-        shared.write(Way::Memory, 1).expect("written");
+        shared.write(AccessMethod::Memory, 1).expect("written");
         shared.memory[999].fetch_add(1, Ordering::Relaxed);
-        shared.read(Way::Memory, &mut once).expect_err("one value is another");
-        shared.update(Way::Memory, 2, &mut once).expect("updated");
+        shared.read(AccessMethod::Memory, &mut once).expect_err("one value is another");
+        shared.update(AccessMethod::Memory, 2, &mut once).expect("updated");
         shared.memory[0].fetch_add(1, Ordering::Relaxed);
-        shared.check_updated(Way::Memory).expect_err("one value is another");
+        shared.check_updated(AccessMethod::Memory).expect_err("one value is another");
     }
 }

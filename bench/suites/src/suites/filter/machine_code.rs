@@ -13,28 +13,28 @@ use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
 use trackway_bench_engine::error::{Error, Result};
 
 /// Name of filters in errors.
-pub(super) const WHAT: &str = "the filter";
+pub(super) const FILTER: &str = "the filter";
 
 /// A filter's bytes, as a recorder would publish them.
 pub(super) fn bytes(text: &str, layout: &Layout) -> Result<Vec<u8>> {
     let compiled = compile(text, layout);
-    let compiled = compiled.map_err(|error| Error::output(WHAT, error))?;
-    compiled.into_object().encode().map_err(|error| Error::output(WHAT, error))
+    let compiled = compiled.map_err(|error| Error::output(FILTER, error))?;
+    compiled.into_object().encode().map_err(|error| Error::output(FILTER, error))
 }
 
 /// The only alternative of an object, and its only program.
 pub(super) fn decoded(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'_>)> {
-    let object = Object::decode(bytes).map_err(|error| Error::output(WHAT, error))?;
+    let object = Object::decode(bytes).map_err(|error| Error::output(FILTER, error))?;
     let alternative = object.alternatives().next();
-    let alternative = alternative.ok_or_else(|| Error::output(WHAT, "no alternative"))?;
+    let alternative = alternative.ok_or_else(|| Error::output(FILTER, "no alternative"))?;
     let program = alternative.programs().next();
-    Ok((alternative, program.ok_or_else(|| Error::output(WHAT, "no program"))?))
+    Ok((alternative, program.ok_or_else(|| Error::output(FILTER, "no program"))?))
 }
 
 /// The program, verified.
 pub(super) fn verified<'p>(program: Program<'p>, slots: usize) -> Result<Verified<'p>> {
     let mut memory = vec![State::FREE; program.len() + 1];
-    verify(program, Rules::new(slots), &mut memory).map_err(|error| Error::output(WHAT, error))
+    verify(program, Rules::new(slots), &mut memory).map_err(|error| Error::output(FILTER, error))
 }
 
 /// Machine code in pages that can be executed and not written.
@@ -50,7 +50,7 @@ impl Code {
         let len = verified.program().len();
         let (mut code, mut places) = (vec![0; len * INSN_CODE_BYTES_MAX], vec![0; len + 1]);
         let emitted = x86::emit(verified, &mut code, &mut places)
-            .map_err(|error| Error::output(WHAT, error))?;
+            .map_err(|error| Error::output(FILTER, error))?;
         Self::executable(&code[..emitted.size_bytes])
     }
 

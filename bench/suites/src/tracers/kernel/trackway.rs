@@ -4,11 +4,11 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 
 use super::count;
 use super::{BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
-use crate::trace_check::marks::Seen;
+use crate::trace_check::marks::FoundMarks;
 use crate::tracers::command_tracer;
 use crate::tracers::trackway::{account_in, in_window, kernel_summary, summary, write_to};
 
@@ -16,13 +16,17 @@ use crate::tracers::trackway::{account_in, in_window, kernel_summary, summary, w
 const TRACE: &str = "kernel-trace";
 
 /// Checks by a trial recording that it works here; else returns the reason.
-pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
-    if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&place.tools).is_none() {
+pub(super) fn availability(
+    workspace: &Workspace,
+    tracer: KernelTracer,
+) -> std::result::Result<(), String> {
+    if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&workspace.tools).is_none() {
         return Err(command_tracer::NO_HELPER.to_owned());
     }
-    let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
-    let tried = child::run_for(command.args(place.tools.nothing()), tracer.name(), super::LIMIT_S);
-    place.clear(TRACE);
+    let mut command = record(workspace, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
+    let tried =
+        child::run_for(command.args(workspace.tools.nothing()), tracer.name(), super::LIMIT_S);
+    workspace.clear(TRACE);
     tried.map(|_| ()).map_err(|error| match error {
         Error::Program { message, .. } => reason(&message).to_owned(),
         error => error.to_string(),
@@ -36,11 +40,16 @@ fn reason(message: &str) -> &str {
 }
 
 /// Returns the recording's command, without the traced command.
-fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Command {
-    let mut command = Command::new(&place.tools.trackway);
-    in_window(&mut command, place.window_dir());
-    command.env("TRACKWAY_RUN_DIR", place.path("run"));
-    write_to(command.args(["record", "--kernel", &patterns(events)]), &place.path(TRACE));
+fn record(
+    workspace: &Workspace,
+    tracer: KernelTracer,
+    events: KernelEvents,
+    keep: Keep,
+) -> Command {
+    let mut command = Command::new(&workspace.tools.trackway);
+    in_window(&mut command, workspace.window_dir());
+    command.env("TRACKWAY_RUN_DIR", workspace.path("run"));
+    write_to(command.args(["record", "--kernel", &patterns(events)]), &workspace.path(TRACE));
     command.arg(format!("--buffer-size={BUFFER_KIB}K"));
     match tracer {
         KernelTracer::TrackwayUser => command.args(["--preload", "libc"]),
@@ -75,11 +84,11 @@ fn patterns(events: KernelEvents) -> String {
 
 /// Runs a job, recorded.
 pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
-    job.place.clear(TRACE);
-    let mut command = record(job.place, tracer, job.events, job.keep);
+    job.workspace.clear(TRACE);
+    let mut command = record(job.workspace, tracer, job.events, job.keep);
     command.args(job.command("0"));
     let finished = child::run_for(&mut command, tracer.name(), super::LIMIT_S)?;
-    let trace = job.place.path(TRACE);
+    let trace = job.workspace.path(TRACE);
     let found = count::count(&trace.join("kernel"), job.call)?;
     let (mut found, mut marks) =
         found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
@@ -91,9 +100,9 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
     if tracer == KernelTracer::TrackwayUser {
         let streams = trace.join("ust");
         of_user = Some(account_in(&streams, &summary(&trace)?, 0)?);
-        marks.add(Seen::in_trace(&streams)?);
+        marks.add(FoundMarks::in_trace(&streams)?);
     }
-    job.place.clear(TRACE);
+    job.workspace.clear(TRACE);
     Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user })
 }
 

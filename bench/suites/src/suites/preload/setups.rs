@@ -6,7 +6,7 @@ use std::process::Command;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{BuildTools, Place, has, make_dir};
+use trackway_bench_engine::host::workspace::{BuildTools, Workspace, has, make_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::suite::{Entry, SuiteContext};
 
@@ -61,7 +61,7 @@ impl Program {
 
 /// A way to run a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Setup {
     /// Alone.
     Plain,
     /// With a library between it and malloc that does nothing.
@@ -76,7 +76,7 @@ pub(super) enum Way {
     LttngRecorded,
 }
 
-impl Way {
+impl Setup {
     /// All of them; the first one is what the others are told in terms of.
     pub(super) const ALL: [Self; 6] = [
         Self::Plain,
@@ -107,55 +107,55 @@ pub(super) struct Run {
 }
 
 /// All ways, as far as they can be gone here.
-pub(super) struct Ways {
+pub(super) struct Setups {
     /// libtrackway-libc.so and libtrackway.so, as LD_PRELOAD has them.
     helper: Option<String>,
-    theirs: Theirs,
+    lttng: LttngDaemon,
 }
 
 /// LTTng's daemon.
-enum Theirs {
+enum LttngDaemon {
     Runs(Daemon),
     Absent(String),
     Failed(String),
 }
 
-impl Ways {
+impl Setups {
     /// Compiles the programs, and starts LTTng's daemon.
     pub(super) fn set_up(context: &SuiteContext<'_>) -> Result<Self> {
-        let place = context.place;
+        let workspace = context.workspace;
         if !has("cc") {
             return Err(Error::output("trackway bench preload", "no C compiler (cc) is installed"));
         }
-        context.progress.say("compiling");
-        place.compile(PROGRAM, &[])?;
-        place.compile(INTERPOSED, &["-shared", "-fPIC", "-Wl,-z,now"])?;
-        let helper = helper(&place.tools)
+        context.progress.show_step("compiling");
+        workspace.compile(PROGRAM, &[])?;
+        workspace.compile(INTERPOSED, &["-shared", "-fPIC", "-Wl,-z,now"])?;
+        let helper = helper(&workspace.tools)
             .map(|[helper, library]| format!("{}:{}", helper.display(), library.display()));
-        context.progress.say("setting up LTTng-UST");
-        let theirs = match Ust::absence_of_libc(place) {
-            Some(reason) => Theirs::Absent(reason),
-            None => match Daemon::start(place) {
-                Ok(daemon) => Theirs::Runs(daemon),
+        context.progress.show_step("setting up LTTng-UST");
+        let lttng = match Ust::absence_of_libc(workspace) {
+            Some(reason) => LttngDaemon::Absent(reason),
+            None => match Daemon::start(workspace) {
+                Ok(daemon) => LttngDaemon::Runs(daemon),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) => Theirs::Failed(error.to_string()),
+                Err(error) => LttngDaemon::Failed(error.to_string()),
             },
         };
-        Ok(Self { helper, theirs })
+        Ok(Self { helper, lttng })
     }
 
     /// Says in an entry why this way cannot be gone, if it cannot.
-    pub(super) fn refuse(&self, way: Way, entry: Option<&mut Entry>) {
+    pub(super) fn refuse(&self, setup: Setup, entry: Option<&mut Entry>) {
         let Some(entry) = entry else { return };
-        match way {
-            Way::Idle | Way::Recorded if self.helper.is_none() => {
+        match setup {
+            Setup::Idle | Setup::Recorded if self.helper.is_none() => {
                 let reason = "libtrackway-libc.so is not beside this executable";
                 entry.absent = Some(reason.to_owned());
             }
-            Way::LttngIdle | Way::LttngRecorded => match &self.theirs {
-                Theirs::Runs(_) => {}
-                Theirs::Absent(reason) => entry.absent = Some(reason.clone()),
-                Theirs::Failed(reason) => entry.failed = Some(reason.clone()),
+            Setup::LttngIdle | Setup::LttngRecorded => match &self.lttng {
+                LttngDaemon::Runs(_) => {}
+                LttngDaemon::Absent(reason) => entry.absent = Some(reason.clone()),
+                LttngDaemon::Failed(reason) => entry.failed = Some(reason.clone()),
             },
             _ => {}
         }
@@ -164,29 +164,29 @@ impl Ways {
     /// Runs a program, and checks that what should be recorded was.
     pub(super) fn run(
         &self,
-        place: &Place,
-        way: Way,
+        workspace: &Workspace,
+        setup: Setup,
         program: Program,
         batches: u32,
     ) -> Result<Run> {
-        let workload = place.path(PROGRAM);
-        let mut command = match way {
-            Way::Recorded => {
-                place.clear(TRACE);
-                let mut command = Self::recorder(place);
+        let workload = workspace.path(PROGRAM);
+        let mut command = match setup {
+            Setup::Recorded => {
+                workspace.clear(TRACE);
+                let mut command = Self::recorder(workspace);
                 command.arg("--").arg(workload);
                 command
             }
-            Way::LttngIdle | Way::LttngRecorded => self.daemon()?.command(&workload),
-            Way::Plain | Way::Interposed | Way::Idle => Command::new(&workload),
+            Setup::LttngIdle | Setup::LttngRecorded => self.daemon()?.command(&workload),
+            Setup::Plain | Setup::Interposed | Setup::Idle => Command::new(&workload),
         };
-        self.surround(&mut command, place, way)?;
-        if matches!(way, Way::LttngIdle | Way::LttngRecorded) {
+        self.surround(&mut command, workspace, setup)?;
+        if matches!(setup, Setup::LttngIdle | Setup::LttngRecorded) {
             command.env("LD_PRELOAD", LTTNG_LIBC);
         }
         command.args([program.name(), &batches.to_string(), program.size()]);
-        if way == Way::LttngRecorded {
-            place.clear(TRACE);
+        if setup == Setup::LttngRecorded {
+            workspace.clear(TRACE);
             let session = UstSession {
                 name: SESSION,
                 is_snapshot: true,
@@ -195,16 +195,16 @@ impl Ways {
                 filter: None,
                 contexts: &[],
             };
-            session.begin_anew(self.daemon()?, &place.path(TRACE))?;
+            session.begin_anew(self.daemon()?, &workspace.path(TRACE))?;
         }
-        let finished = child::run(&mut command, way.tracer())?;
+        let finished = child::run(&mut command, setup.tracer())?;
         let batches = workload::batches(&finished.stdout)?;
         let calls: u64 = batches.iter().map(|batch| batch.events).sum();
-        let account = match way {
-            Way::Recorded => Some(account(&place.path(TRACE), calls)?),
-            Way::LttngRecorded => {
+        let account = match setup {
+            Setup::Recorded => Some(account(&workspace.path(TRACE), calls)?),
+            Setup::LttngRecorded => {
                 ust_session::end(self.daemon()?, SESSION, true)?;
-                Some(trace_check::newest(&place.path(TRACE), calls)?)
+                Some(trace_check::newest(&workspace.path(TRACE), calls)?)
             }
             _ => None,
         };
@@ -212,12 +212,12 @@ impl Ways {
     }
 
     /// The window and the libraries that a program has in a way.
-    fn surround(&self, command: &mut Command, place: &Place, way: Way) -> Result<()> {
-        command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(place, way)?);
+    fn surround(&self, command: &mut Command, workspace: &Workspace, setup: Setup) -> Result<()> {
+        command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, setup)?);
         command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
-        match way {
-            Way::Interposed => command.env("LD_PRELOAD", place.path(INTERPOSED)),
-            Way::Idle => command.env("LD_PRELOAD", self.helper.as_deref().unwrap_or_default()),
+        match setup {
+            Setup::Interposed => command.env("LD_PRELOAD", workspace.path(INTERPOSED)),
+            Setup::Idle => command.env("LD_PRELOAD", self.helper.as_deref().unwrap_or_default()),
             _ => command,
         };
         Ok(())
@@ -225,21 +225,26 @@ impl Ways {
 
     /// Returns the command of an installed program: alone, with a library that only interposes, or
     /// with the helper without a session.
-    pub(super) fn real(&self, place: &Place, program: &Real, way: Way) -> Result<Command> {
+    pub(super) fn real(
+        &self,
+        workspace: &Workspace,
+        program: &Real,
+        setup: Setup,
+    ) -> Result<Command> {
         let mut command = program.command();
-        self.surround(&mut command, place, way)?;
+        self.surround(&mut command, workspace, setup)?;
         Ok(command)
     }
 
     /// Records it once: how often it calls the allocator.
-    pub(super) fn count_calls(&self, place: &Place, program: &Real) -> Result<u64> {
-        place.clear(TRACE);
-        let mut command = Self::recorder(place);
+    pub(super) fn count_calls(&self, workspace: &Workspace, program: &Real) -> Result<u64> {
+        workspace.clear(TRACE);
+        let mut command = Self::recorder(workspace);
         command.arg("--").args(program.words());
         as_everywhere(&mut command);
-        command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(place, Way::Recorded)?);
+        command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, Setup::Recorded)?);
         child::run(&mut command, program.name)?;
-        let calls = account(&place.path(TRACE), 0)?.emitted;
+        let calls = account(&workspace.path(TRACE), 0)?.emitted;
         if calls == 0 {
             return Err(Error::output(program.name, "it does not allocate"));
         }
@@ -247,28 +252,28 @@ impl Ways {
     }
 
     /// `trackway record OPTIONS`, with our helper, into a flight recorder.
-    fn recorder(place: &Place) -> Command {
-        let mut command = Command::new(&place.tools.trackway);
+    fn recorder(workspace: &Workspace) -> Command {
+        let mut command = Command::new(&workspace.tools.trackway);
         command.args(["record", "--flight-recorder", "--context", "none"]);
         command.args(["--preload", "libc", "--buffer-size", &RING_BYTES.to_string()]);
-        write_to(&mut command, &place.path(TRACE));
+        write_to(&mut command, &workspace.path(TRACE));
         command
     }
 
     /// Returns the folder of a window that only the bench uses; without a session, of one that
     /// never had a session.
-    fn window_dir(place: &Place, way: Way) -> Result<PathBuf> {
-        if way == Way::Recorded {
-            return Ok(place.window_dir().to_owned());
+    fn window_dir(workspace: &Workspace, setup: Setup) -> Result<PathBuf> {
+        if setup == Setup::Recorded {
+            return Ok(workspace.window_dir().to_owned());
         }
-        let folder = place.window_dir().join("idle");
+        let folder = workspace.window_dir().join("idle");
         make_dir(&folder)?;
         Ok(folder)
     }
 
     fn daemon(&self) -> Result<&Daemon> {
-        match &self.theirs {
-            Theirs::Runs(daemon) => Ok(daemon),
+        match &self.lttng {
+            LttngDaemon::Runs(daemon) => Ok(daemon),
             _ => Err(Error::output("lttng-sessiond", "it is not running")),
         }
     }

@@ -7,14 +7,14 @@
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::affinity::on;
 use trackway_bench_engine::host::machine::allowed_cpus;
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::stats::Spread;
 use trackway_bench_engine::suite::Entry;
 
 use super::chains::{Chain, Operands, Runner, predicates_words};
 use super::contest::{
-    self, Asked, Batch, HAS_CODE, calls_of_a_batch, per_call_ns, with_empty_frame,
+    self, Batch, HAS_CODE, PreparedQuestion, calls_of_a_batch, per_call_ns, with_empty_frame,
 };
 use super::peer::{self, Peer};
 use super::questions::Question;
@@ -33,7 +33,7 @@ struct Contest {
     chain: Chain,
     predicates: usize,
     /// Contestants, one for each row.
-    places: Vec<Answerer>,
+    answerers: Vec<Answerer>,
     /// Number of measurements.
     rounds: usize,
 }
@@ -53,11 +53,11 @@ pub(super) enum Turn {
     /// A call of nothing.
     Empty,
     /// A contestant in a contest.
-    Answer { contest: usize, place: usize },
+    Answer { contest: usize, answerer: usize },
 }
 
 /// All of them.
-pub(super) struct Alone {
+pub(super) struct IsolatedFilters {
     peer: Option<Peer>,
     contests: Vec<Contest>,
     empty_calls: u64,
@@ -82,14 +82,14 @@ pub(super) fn case(operands: Operands, chain: Chain, predicates: usize) -> Strin
 
 /// Why contestants cannot be had here.
 #[derive(Default)]
-struct Lacking {
+struct MissingContestants {
     /// There is no compiler for C.
     compiler: Option<String>,
     /// There is one, and it failed.
     failure: Option<String>,
 }
 
-impl Lacking {
+impl MissingContestants {
     fn absent(&self, runner: Runner) -> Option<String> {
         let no_code = runner.is_code() && !HAS_CODE;
         let no_code = no_code.then(|| "machine code is made for x86-64 only".to_owned());
@@ -101,42 +101,44 @@ impl Lacking {
     }
 }
 
-impl Alone {
+impl IsolatedFilters {
     /// Compiles the questions, asks all contestants everything, and says which rows there are.
     pub(super) fn enter(
-        place: &Place,
+        workspace: &Workspace,
         settings: &Settings,
         counts: &[usize],
     ) -> Result<(Self, Vec<(Entry, Turn)>)> {
-        let mut alone = Self {
+        let mut isolated = Self {
             peer: None,
             contests: contests(counts),
             empty_calls: 0,
             batches: if settings.quick { BATCHES_QUICK } else { BATCHES },
             cpus: allowed_cpus()?,
         };
-        let mut lacking = Lacking::default();
+        let mut missing_contestants = MissingContestants::default();
         let runners = wanted(settings);
         match peer::compiler() {
             _ if !runners.contains(&Runner::C) => {}
-            None => lacking.compiler = Some("neither clang nor cc is installed".to_owned()),
-            Some(compiler) => match Peer::new(compiler, place, &alone.questions()) {
-                Ok(peer) => alone.peer = Some(peer),
+            None => {
+                missing_contestants.compiler = Some("neither clang nor cc is installed".to_owned())
+            }
+            Some(compiler) => match Peer::new(compiler, workspace, &isolated.questions()) {
+                Ok(peer) => isolated.peer = Some(peer),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) => lacking.failure = Some(error.to_string()),
+                Err(error) => missing_contestants.failure = Some(error.to_string()),
             },
         }
         let mut rows = Vec::new();
         if settings.wants(EMPTY) {
             rows.push((entry(EMPTY, "nothing is asked".to_owned(), None), Turn::Empty));
         }
-        rows.extend(alone.rows_of_chains(&runners, &lacking)?);
+        rows.extend(isolated.rows_of_chains(&runners, &missing_contestants)?);
         for runner in runners.into_iter().filter(|runner| runner.is_rbpf()) {
             let absent = Some("it has other helpers for strings".to_owned());
             let entry = entry(runner.name(), "strings".to_owned(), None);
             rows.push((Entry { absent, ..entry }, Turn::Empty));
         }
-        Ok((alone, rows))
+        Ok((isolated, rows))
     }
 
     /// All filters, each once.
@@ -153,9 +155,9 @@ impl Alone {
     fn rows_of_chains(
         &mut self,
         runners: &[Runner],
-        lacking: &Lacking,
+        missing_contestants: &MissingContestants,
     ) -> Result<Vec<(Entry, Turn)>> {
-        let wrong = self.wrong_answers(runners, lacking)?;
+        let wrong = self.wrong_answers(runners, missing_contestants)?;
         let mut rows = Vec::new();
         for (number, contest) in self.contests.iter_mut().enumerate() {
             let (question, case) = (contest.question(), contest.case());
@@ -166,21 +168,23 @@ impl Alone {
             if is_twice && runners.contains(&Runner::Compiled) {
                 taking_part.push(Runner::Compiled);
             }
-            for (place, &runner) in taking_part.iter().enumerate() {
-                let is_control = taking_part[..place].contains(&runner);
+            for (answerer, &runner) in taking_part.iter().enumerate() {
+                let is_control = taking_part[..answerer].contains(&runner);
                 let again = if is_control { " again" } else { "" };
                 let name = format!("{}{again}", runner.name());
                 let found = wrong.iter().find(|one| (one.0, one.1) == (question, runner));
                 let entry = Entry {
-                    absent: lacking.absent(runner),
-                    failed: lacking.failed(runner).or_else(|| found.map(|one| one.2.clone())),
+                    absent: missing_contestants.absent(runner),
+                    failed: missing_contestants
+                        .failed(runner)
+                        .or_else(|| found.map(|one| one.2.clone())),
                     is_control,
                     ..entry(&name, case.clone(), Some(contest.predicates))
                 };
-                rows.push((entry, Turn::Answer { contest: number, place }));
+                rows.push((entry, Turn::Answer { contest: number, answerer }));
             }
             let new = |runner| Answerer { runner, calls: 0, found: None };
-            contest.places = taking_part.into_iter().map(new).collect();
+            contest.answerers = taking_part.into_iter().map(new).collect();
         }
         Ok(rows)
     }
@@ -190,18 +194,21 @@ impl Alone {
     fn wrong_answers(
         &self,
         runners: &[Runner],
-        lacking: &Lacking,
+        missing_contestants: &MissingContestants,
     ) -> Result<Vec<(Question, Runner, String)>> {
         let mut wrong = Vec::new();
         for question in self.questions() {
-            let asked = Asked::new(question, self.peer.as_ref())?;
+            let prepared = PreparedQuestion::new(question, self.peer.as_ref())?;
             let can = |runner: &&Runner| {
-                lacking.absent(**runner).or(lacking.failed(**runner)).is_none()
+                missing_contestants
+                    .absent(**runner)
+                    .or(missing_contestants.failed(**runner))
+                    .is_none()
                     && (question.operands == Operands::Integers || !runner.is_rbpf())
             };
             for &runner in runners.iter().filter(can) {
                 go_on()?;
-                if let Err(error) = contest::check(&asked, runner) {
+                if let Err(error) = contest::check(&prepared, runner) {
                     wrong.push((question, runner, error.to_string()));
                 }
             }
@@ -214,7 +221,7 @@ impl Alone {
         go_on()?;
         match turn {
             Turn::Empty => self.empty(),
-            Turn::Answer { contest, place } => self.answer(contest, place),
+            Turn::Answer { contest, answerer } => self.answer(contest, answerer),
         }
     }
 
@@ -227,10 +234,10 @@ impl Alone {
         })
     }
 
-    fn answer(&mut self, contest: usize, place: usize) -> Result<f64> {
+    fn answer(&mut self, contest: usize, answerer: usize) -> Result<f64> {
         let missing = || Error::output("the contest", "there is no such row");
         let contest = self.contests.get_mut(contest).ok_or_else(missing)?;
-        let found = contest.places.get_mut(place).and_then(|place| place.found.take());
+        let found = contest.answerers.get_mut(answerer).and_then(|answerer| answerer.found.take());
         if let Some(found) = found {
             return found;
         }
@@ -238,7 +245,7 @@ impl Alone {
         let cpu = self.cpus.get(contest.rounds % self.cpus.len().max(1)).copied();
         let (peer, batches) = (self.peer.as_ref(), self.batches);
         on(cpu.unwrap_or_default(), || contest.measure(peer, batches))?;
-        let found = contest.places.get_mut(place).and_then(|place| place.found.take());
+        let found = contest.answerers.get_mut(answerer).and_then(|answerer| answerer.found.take());
         found.ok_or_else(missing)?
     }
 }
@@ -249,33 +256,33 @@ impl Contest {
         let question = self.question();
         let truths = self.chain.truths(self.predicates);
         let (event, answer) = (question.event(&truths), question.answer(&truths));
-        let asked = Asked::new(question, peer)?;
-        let can = |place: &Answerer| match place.runner {
+        let prepared = PreparedQuestion::new(question, peer)?;
+        let can = |answerer: &Answerer| match answerer.runner {
             Runner::C => peer.is_some(),
             runner => HAS_CODE || !runner.is_code(),
         };
         let round = self.rounds;
         self.rounds += 1;
-        let mut places: Vec<&mut Answerer> =
-            self.places.iter_mut().filter(|place| can(place)).collect();
-        let runners: Vec<Runner> = places.iter().map(|place| place.runner).collect();
-        asked.answered(&event, &runners, |contestants| {
+        let mut answerers: Vec<&mut Answerer> =
+            self.answerers.iter_mut().filter(|answerer| can(answerer)).collect();
+        let runners: Vec<Runner> = answerers.iter().map(|answerer| answerer.runner).collect();
+        prepared.answered(&event, &runners, |contestants| {
             let count = contestants.len();
             let mut figures: Vec<Result<Vec<f64>>> = Vec::with_capacity(count);
-            for (place, batch) in places.iter_mut().zip(contestants.iter_mut()) {
-                figures.push(warm_up(batch, &mut place.calls, answer).map(|()| Vec::new()));
+            for (answerer, batch) in answerers.iter_mut().zip(contestants.iter_mut()) {
+                figures.push(warm_up(batch, &mut answerer.calls, answer).map(|()| Vec::new()));
             }
             for turn in 0..batches * count {
                 let this = (turn + turn / count + round) % count;
                 if let Ok(so_far) = &mut figures[this] {
-                    match per_call_ns(&mut contestants[this], places[this].calls, answer) {
+                    match per_call_ns(&mut contestants[this], answerers[this].calls, answer) {
                         Ok(ns) => so_far.push(ns),
                         Err(error) => figures[this] = Err(error),
                     }
                 }
             }
-            for (place, figures) in places.iter_mut().zip(figures) {
-                place.found = Some(figures.and_then(|figures| middle(&figures)));
+            for (answerer, figures) in answerers.iter_mut().zip(figures) {
+                answerer.found = Some(figures.and_then(|figures| middle(&figures)));
             }
             Ok(())
         })
@@ -312,8 +319,8 @@ fn contests(counts: &[usize]) -> Vec<Contest> {
     for operands in Operands::ALL {
         for chain in Chain::ALL {
             for &predicates in counts.iter().filter(|count| chain.is_of(**count)) {
-                let places = Vec::new();
-                all.push(Contest { operands, chain, predicates, places, rounds: 0 });
+                let answerers = Vec::new();
+                all.push(Contest { operands, chain, predicates, answerers, rounds: 0 });
             }
         }
     }
@@ -364,22 +371,24 @@ mod tests {
     fn a_round_measures_all_who_answer_about_a_chain_at_once() {
         let (operands, chain, predicates) = TWICE;
         let new = |runner| Answerer { runner, calls: 0, found: None };
-        let places = [Runner::Interpreted, Runner::C, Runner::RbpfInterpreted].map(new).into();
-        let contest = Contest { operands, chain, predicates, places, rounds: 0 };
-        let mut alone = Alone {
+        let answerers = [Runner::Interpreted, Runner::C, Runner::RbpfInterpreted].map(new).into();
+        let contest = Contest { operands, chain, predicates, answerers, rounds: 0 };
+        let mut isolated = IsolatedFilters {
             peer: None,
             contests: vec![contest],
             empty_calls: 0,
             batches: 2,
             cpus: allowed_cpus().expect("CPUs"),
         };
-        let ns = |alone: &mut Alone, place| alone.sample(Turn::Answer { contest: 0, place });
-        assert!(ns(&mut alone, 0).expect("a figure") > 0.0);
-        let places = &alone.contests[0].places;
-        assert!(places[0].found.is_none() && matches!(places[2].found, Some(Ok(_))));
-        assert!(ns(&mut alone, 2).expect("a figure") > 0.0);
-        assert_eq!(alone.contests[0].rounds, 1);
-        ns(&mut alone, 1).expect_err("there is no C here");
-        assert!(ns(&mut alone, 0).expect("a figure of the next round") > 0.0);
+        let ns = |isolated: &mut IsolatedFilters, answerer| {
+            isolated.sample(Turn::Answer { contest: 0, answerer })
+        };
+        assert!(ns(&mut isolated, 0).expect("a figure") > 0.0);
+        let answerers = &isolated.contests[0].answerers;
+        assert!(answerers[0].found.is_none() && matches!(answerers[2].found, Some(Ok(_))));
+        assert!(ns(&mut isolated, 2).expect("a figure") > 0.0);
+        assert_eq!(isolated.contests[0].rounds, 1);
+        ns(&mut isolated, 1).expect_err("there is no C here");
+        assert!(ns(&mut isolated, 0).expect("a figure of the next round") > 0.0);
     }
 }

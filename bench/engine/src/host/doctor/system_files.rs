@@ -11,18 +11,18 @@ const NAMES_MAX: usize = 100_000;
 
 /// The files below a root.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct SystemFiles {
     root: PathBuf,
 }
 
-impl Seen {
+impl SystemFiles {
     /// This machine's.
-    pub(super) fn here() -> Self {
-        Self::below(Path::new("/"))
+    pub(super) fn of_this_machine() -> Self {
+        Self::at(Path::new("/"))
     }
 
     /// Reads the files below a folder.
-    pub(super) fn below(root: &Path) -> Self {
+    pub(super) fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
