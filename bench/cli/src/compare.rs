@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Results after the change
     #[arg(value_name = "FILE")]
     after: PathBuf,
-    /// Only tracers of these names, or that begin so with a '-' behind it
+    /// Only tracers of these names, or with these words before a '-'
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tracers: Vec<String>,
     /// Show also rows that did not change

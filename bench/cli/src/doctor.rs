@@ -8,9 +8,9 @@ use trackway_bench_suites::CATALOGUE;
 
 /// Find disturbances of measurements, their effects and remedies
 ///
-/// Takes two seconds, in which others and a loop of its own are watched. Nothing is changed. The
-/// exit status is 0 if nothing that is known disturbs, and 1 if something does; programs that are
-/// not installed are told, and disturb nothing.
+/// Takes two seconds, in which other processes and a test loop are observed. Nothing is changed.
+/// The exit status is 0 without a known disturbance, and 1 with one; programs that are not
+/// installed are listed, and are no disturbance.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  trackway bench doctor\n  trackway bench doctor --json")]
 pub(crate) struct Arguments {
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Looks, with what it found on `output`.
+/// Runs the checks, and writes the findings to `output`.
 ///
 /// # Errors
 ///

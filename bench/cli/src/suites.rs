@@ -31,7 +31,7 @@ impl Arguments {
         }
     }
 
-    /// Suites that are asked for, by names and times.
+    /// Returns the selected suites, by names and times.
     fn chosen(&self) -> Vec<SuiteInfo> {
         let suites = CATALOGUE.suites(&self.settings()).into_iter();
         let is_chosen =
@@ -94,7 +94,7 @@ pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::
         settings: arguments.settings(),
         command: typed_command(),
     };
-    // Before minutes of measuring: what is misspelt, and what cannot be written.
+    // Reported before minutes of measuring: misspelt names, and a folder that cannot be written.
     CATALOGUE.check(&options)?;
     let folder = folder(arguments.out.as_deref())?;
     let seconds: f64 = measured(arguments).map(|suite| suite.seconds).sum();
@@ -106,7 +106,7 @@ pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::
         let _ = write_report(so_far, &folder);
     })?;
     let written = write_report(&report, &folder);
-    // What was measured is shown, also where there is no room for it.
+    // The results are shown, also if there is no room for the files.
     print_report(&report, output).context("cannot write the tables")?;
     written.with_context(|| format!("cannot write in {}", folder.display()))?;
     writeln!(output, "\n{}", folder.join("report.html").display())?;
@@ -117,8 +117,8 @@ pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::
     Ok(status(report.has_failures()))
 }
 
-/// The folder for results, made if it is not there. What it has of an earlier run stays until there
-/// are new results.
+/// Returns the folder for results, and makes it if it is missing. Files of an earlier run stay
+/// until there are new results.
 fn folder(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
     let folder = wanted.map_or_else(default_folder, Path::to_owned);
     std::fs::create_dir_all(&folder)

@@ -88,7 +88,7 @@ impl Case {
     pub const SIMPLEST: Self =
         Self { threads: 1, payload: Payload::Number, context: Context::None };
 
-    /// The table's columns, for a machine with so many CPUs.
+    /// Returns the table's columns, for a number of CPUs.
     pub fn columns(cpus: usize) -> Vec<Self> {
         let mut cases = Vec::new();
         for threads in [1, 2] {
@@ -105,15 +105,15 @@ impl Case {
     /// The formatted message, which has a section of its own.
     pub const PRINTF: Self = Self { threads: 1, payload: Payload::Printf, context: Context::None };
 
-    /// Text and sequence, for C++ beside C.
+    /// Text and sequence, to compare C++ with C.
     pub const VIEWS: Self = Self { threads: 1, payload: Payload::Views, context: Context::None };
-    /// A scope, for C++ beside C.
+    /// A scope, to compare C++ with C.
     pub const SCOPE: Self = Self { threads: 1, payload: Payload::Scope, context: Context::None };
 
     /// Cases that have a section of their own and no column in the table.
     pub const OUTSIDE_TABLE: [Self; 3] = [Self::PRINTF, Self::VIEWS, Self::SCOPE];
 
-    /// The same with so many threads.
+    /// Returns the case with this number of threads.
     pub const fn with_threads(self, threads: u32) -> Self {
         Self { threads, ..self }
     }
@@ -134,7 +134,8 @@ impl Case {
 pub enum Mode {
     /// A flight recorder whose ring is full: each event overwrites an old one, and nothing reads.
     Overwrite,
-    /// It is drained to disk meanwhile, and events come at a rate that this can keep up with.
+    /// A buffer that is drained to disk meanwhile, with a rate of events that the drain can
+    /// sustain.
     Steady,
     /// A buffer that takes all events, each in memory that was not written to before; nothing
     /// reads.

@@ -22,7 +22,7 @@ pub enum Error {
     Program {
         /// The program or step that failed.
         what: String,
-        /// Its status and what it said.
+        /// Its status and its messages.
         message: String,
     },
     /// A program did not end in time, and was ended.
@@ -32,7 +32,7 @@ pub enum Error {
         /// Its time limit, in seconds.
         limit_s: u64,
     },
-    /// A program's output or a trace is not what it should be.
+    /// A program's output or a trace is not as expected.
     Output {
         /// The program or file that wrote the output.
         what: String,
@@ -51,7 +51,7 @@ impl Error {
         move |source| Self::Io { what, source: source.into() }
     }
 
-    /// Something wrong with what `what` wrote.
+    /// Makes an error about the output of `what`.
     pub fn output(what: impl Into<String>, message: impl fmt::Display) -> Self {
         Self::Output { what: what.into(), message: message.to_string() }
     }

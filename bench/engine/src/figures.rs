@@ -15,7 +15,7 @@ pub fn figure(unit: Unit, figure: f64) -> String {
     }
 }
 
-/// So many times: to two decimals, or two digits if it is less.
+/// Formats a ratio: to two decimals, or two digits if it is less.
 pub fn times(times: f64) -> String {
     match times.abs() {
         0.0..0.001 => format!("{times:.5}"),
@@ -27,12 +27,12 @@ pub fn times(times: f64) -> String {
     }
 }
 
-/// So many times, and between what the true figure is: `×6.00 (5.95–6.10)`.
+/// Formats a ratio with its interval: `×6.00 (5.95–6.10)`.
 pub fn times_between(ratio: &Ratio) -> String {
     with_interval(ratio, times)
 }
 
-/// The same with so many digits.
+/// Formats a ratio with its interval, both by `times`.
 pub fn with_interval(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
     let median = times(ratio.median);
     match ratio.interval {
@@ -41,7 +41,7 @@ pub fn with_interval(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// A number that has no unit that we know.
+/// Formats a number without a unit.
 pub fn number(number: f64) -> String {
     match number.abs() {
         1e9.. => format!("{:.2} G", number / 1e9),

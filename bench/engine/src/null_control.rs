@@ -1,7 +1,7 @@
 //! Verdicts on controls: a control measures another row a second time, so their ratio must be 1.
 //!
-//! Main invariant: "nil" is said only where the whole interval is near 1. An interval that merely
-//! holds 1 shows no difference, and does not show that there is none.
+//! Main invariant: the verdict is "nil" only if the whole interval is near 1. An interval that
+//! merely contains 1 shows no difference, and does not show that there is none.
 
 use crate::figures::with_interval;
 use crate::results::{Report, Row, SuiteRows};
@@ -21,9 +21,9 @@ pub enum Control {
     Nil,
     /// The interval holds 1, and figures as far from it as this, in percent.
     NotShown(f64),
-    /// It does not hold 1; differences up to this, in percent, say nothing.
+    /// The interval does not contain 1; differences up to this, in percent, are within the noise.
     Differs(f64),
-    /// It lies beyond what counts as the same.
+    /// The interval lies beyond the range that counts as the same.
     DiffersMuch(f64),
 }
 
@@ -43,7 +43,7 @@ impl Control {
         }
     }
 
-    /// In words, behind the ratio.
+    /// Returns the verdict in words, which follow the ratio.
     fn words(self) -> String {
         let below =
             |percent: f64| format!("differences below {:.0} % say nothing here", percent.ceil());

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use trackway_console::{has_progress, show_progress};
 
-/// Characters of a terminal's line, where the terminal does not say.
+/// Characters of a terminal's line, if the terminal does not report them.
 const COLUMNS: usize = 80;
 
 /// The line.
@@ -22,7 +22,7 @@ impl Progress {
         Self { is_shown: has_progress(), left: Cell::new(None) }
     }
 
-    /// From now on, all that is to be done takes so many seconds more, about.
+    /// Sets the estimated time of the remaining work.
     pub fn expect(&self, seconds: f64) {
         self.left.set(Some((Instant::now(), seconds)));
     }
@@ -76,7 +76,7 @@ fn shortened(what: &str, left: &str, columns: usize) -> String {
 fn columns() -> usize {
     // SAFETY: all-zero bytes are a valid size.
     let mut size = unsafe { std::mem::zeroed::<libc::winsize>() };
-    // SAFETY: `size` is what this request writes.
+    // SAFETY: `size` is the structure that this request writes.
     let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) };
     match usize::from(size.ws_col) {
         columns if result == 0 && columns > 0 => columns,

@@ -1,8 +1,8 @@
-//! Figures round by round: what is told in terms of another figure of the same round, and how sure
-//! that is.
+//! Figures round by round: figures relative to another figure of the same round, and their
+//! certainty.
 //!
-//! Main invariant: only figures of the same round are put together; a round that one of them lacks
-//! does not count. Who loses events has less to do: nothing is decided where one of the two did.
+//! Main invariant: only figures of the same round are combined; a round that one of them lacks does
+//! not count. A tracer that loses events has less to do: nothing is decided if one of the two did.
 
 use crate::results::{Bar, Row, SuiteRows, Verdict};
 use crate::stats::Ratio;
@@ -73,8 +73,8 @@ impl ByRound {
         Self::of(row).less(&Self::of(other))
     }
 
-    /// In terms of figures that are greater than nought. Others are left out, which would be in
-    /// favour of who they are told in terms of: so there is no interval then.
+    /// Divides by figures of the same round that are greater than zero. Rounds with others are left
+    /// out, which would favour the divisor: so there is no interval then.
     pub fn over(&self, under: &Self) -> Self {
         let found = self.with(under, |one, other| (other > 0.0).then_some(one / other));
         let measured = self.with(under, |_, other| Some(other));
@@ -110,7 +110,7 @@ impl ByRound {
 /// A figure of some rounds, and how sure it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
-    /// Its median, and between what the true one is.
+    /// The median, and the interval that contains the true figure.
     pub ratio: Ratio,
     /// Number of rounds behind the estimate.
     pub rounds: usize,
@@ -147,7 +147,7 @@ impl Estimate {
         }
     }
 
-    /// The same of figures from `bound` on.
+    /// Judges the estimate by a bar that figures from `bound` on hold.
     fn is_at_least(&self, bound: f64) -> Verdict {
         match self.ratio.interval {
             Some((low, _)) if low >= bound => Verdict::Holds,
@@ -160,18 +160,18 @@ impl Estimate {
 /// The format of a bar's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
-    /// Digits behind the point.
+    /// Digits after the point.
     digits: usize,
     /// True if the figure is a difference, and so has a sign.
     is_signed: bool,
-    /// Behind the figure.
+    /// Unit after the figure.
     unit: &'static str,
 }
 
 impl Form {
     /// A part of something.
     pub const PART: Self = Self::of(2, "of it");
-    /// So many times something.
+    /// A ratio.
     pub const TIMES: Self = Self::of(2, "times");
 
     /// A figure in this unit.
@@ -211,8 +211,8 @@ pub fn least(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> 
     bar(what, estimate, form, |estimate| estimate.is_at_least(bound))
 }
 
-/// The same of several figures, all of which must hold it; the worst of them is told. `None` of one
-/// that was not measured, and says nothing: then the others do not, either.
+/// A bar that all of several figures must hold; the worst of them is reported. If one was not
+/// measured, the bar has no verdict.
 pub fn most_of_all(
     what: &str,
     all: impl IntoIterator<Item = Option<Estimate>>,
@@ -230,7 +230,7 @@ pub fn most_of_all(
     bar(what, worst, form, |_| verdict.unwrap_or(Verdict::Unknown))
 }
 
-/// A figure of which nothing is asked.
+/// A figure without a bound.
 pub fn floor(what: &str, estimate: Option<Estimate>, form: Form) -> Bar {
     bar(what, estimate, form, |_| Verdict::Unknown)
 }
@@ -310,7 +310,7 @@ mod tests {
         let theirs = rounds(&[10.0, 10.0, 10.0, 10.0, 10.0, 10.0, -1.0]);
         let estimate = rounds(&[1.0; 7]).over(&theirs).estimate();
         assert_eq!(most("at most 8", estimate, 8.0, Form::TIMES).verdict, Verdict::Undecided);
-        // As little, if they are told in terms of something else.
+        // The same holds if both are divided by another figure.
         let estimate = rounds(&[1.0; 7]).over(&theirs).over(&rounds(&[1.0; 7])).estimate();
         assert_eq!(estimate.and_then(|estimate| estimate.ratio.interval), None);
     }
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(bar(&few, &few).verdict, Verdict::Holds);
         assert_eq!(bar(&few, &many).standing(), "not decided: b lost 0.1 % of its events");
         assert_eq!(bar(&most, &many).standing(), "not decided: c lost 90.0 % of its events");
-        // What is not decided anyway needs no other reason.
+        // An undecided bar needs no other reason.
         let open = Row { samples: vec![Some(20.0)], ..most.clone() };
         assert_eq!(bar(&few, &open).reason, None);
         let baseline = Row { baseline: Some(0), times: Ratio::of(&[1.0; 8]), ..few };

@@ -1,4 +1,4 @@
-//! A run: suites one after another, what they found, and what is left of a run that was killed.
+//! A run: suites one after another, their results, and the leftovers of a run that was killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::signals;
 use crate::suite::{About, Suite, SuiteContext};
 use crate::tracer_names;
 
-/// Load average for each CPU from which on the machine is said to be busy.
+/// Load average for each CPU from which on the machine counts as busy.
 const BUSY_LOAD: f64 = 0.25;
 
 /// The choice of suites, settings and output of a run.
@@ -35,7 +35,7 @@ pub struct RunOptions {
     pub command: Vec<String>,
 }
 
-/// A suite, for who chooses.
+/// The description of a suite, for its selection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteInfo {
     /// Its name.
@@ -91,18 +91,18 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// If a suite is not known, or no tracer has a name that is asked for.
+    /// If a suite is unknown, or no tracer has one of the selected names.
     pub fn check(&self, options: &RunOptions) -> Result<()> {
         self.choose(&options.suites)?;
         tracer_names::check(&options.settings.tracers, &self.tracer_names())
     }
 
-    /// Measures, and passes `keep` after each round what there is so far.
+    /// Measures, and passes `keep` the results so far after each round.
     ///
-    /// Tracers that cannot be had are absent, with their reason; those that fail cost their own
-    /// rows. Catches SIGINT, SIGTERM and SIGHUP: what was measured until then is in the report,
-    /// which is partial. All that was started is ended and all that was made is removed before it
-    /// returns, and soon after if we are killed.
+    /// Tracers that are not available are absent, with their reason; those that fail cost their own
+    /// rows. Catches SIGINT, SIGTERM and SIGHUP: the results until then are in the report, which is
+    /// partial. All processes are ended and all files removed before it returns, and soon after if
+    /// this process is killed.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Catalogue {
         let context = SuiteContext { workspace: &workspace, progress: &progress, settings, cpus };
         let began = Instant::now();
         for at in 0..chosen.len() {
-            // What suites before took longer or shorter than they said is in the past.
+            // Earlier suites' deviations from their estimates do not count any more.
             let left: f64 =
                 chosen[at..].iter().map(|suite| rounds::seconds(suite.as_ref(), settings)).sum();
             progress.expect(left);
@@ -185,7 +185,7 @@ fn are_listed(suite: &dyn Suite, found: &Result<SuiteRows>) -> bool {
     rows.into_iter().all(|row| tracer_names::is_listed(&suite.tracers(), &row.tracer))
 }
 
-/// Adds what a suite found. Whether the user has had enough.
+/// Adds a suite's result. Returns true if the user has interrupted the run.
 fn add(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
     match found {
         Ok(rows) => {
@@ -220,7 +220,7 @@ fn begin(options: &RunOptions, requirements: Requirements, tools: &BuildTools) -
     report
 }
 
-/// Figures of a machine that does other things are no figures; that is said, not forbidden.
+/// Returns a note if the machine is busy, which makes figures unreliable; measuring is not refused.
 fn busy(machine: &Machine) -> Option<Note> {
     let load: f64 = machine.load.parse().unwrap_or(0.0);
     let text = format!(
@@ -232,7 +232,8 @@ fn busy(machine: &Machine) -> Option<Note> {
     is_busy.then_some(Note { about, text, is_failure: false })
 }
 
-/// Programs that may take part, as they say themselves, and which builds of ours are measured.
+/// Returns the versions of installed programs, by their own output, and the builds of Trackway that
+/// are measured.
 fn versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, String> {
     let ours = [(BUILDS[0], Some(&tools.trackway)), (BUILDS[1], tools.library.as_ref())];
     let ours = ours.into_iter().filter_map(|(name, file)| {
@@ -348,7 +349,7 @@ mod tests {
             write_whole(&folder, "file", text).expect("written");
             assert_eq!(std::fs::read_to_string(folder.join("file")).expect("a file"), text);
         }
-        // What cannot take its place leaves nothing behind.
+        // A file that cannot be replaced leaves nothing else.
         std::fs::create_dir(folder.join("taken")).expect("a folder");
         write_whole(&folder, "taken", "three").expect_err("a folder is there");
         let names = std::fs::read_dir(&folder).expect("a folder").count();

@@ -7,10 +7,10 @@ use crate::tracer_names;
 pub struct Settings {
     /// Seconds instead of minutes: to see that all works, not for figures.
     pub quick: bool,
-    /// So many rounds; else until the figures are sure enough, or there is no more time.
+    /// Number of rounds; `None`: until the figures are certain enough, or the time is over.
     pub rounds: Option<u32>,
-    /// Only tracers that have one of these names, or one that begins so with `-` behind it, in
-    /// whatever case; all, if there is none. What others are measured against is always there.
+    /// Selected tracers: those with one of these names, or with one as their part before a `-`,
+    /// ignoring case; all, if it is empty. Baselines are always measured.
     pub tracers: Vec<String>,
     /// Seed of the order of turns: the same seed gives the same order.
     pub seed: u64,

@@ -1,15 +1,15 @@
 //! Ctrl-C and its like: remembered, and passed on to the children that are waited for.
 //!
-//! Children are in process groups of their own, so that a terminal's Ctrl-C reaches only us, and
-//! what is to end ends in order: first the child in front (here), then, as the adapters are torn
-//! down, the daemons behind it. Only process ids of our own, unreaped children are ever used.
+//! Children are in process groups of their own, so that a terminal's Ctrl-C reaches only this
+//! process, and the others end in order: first the child in front (here), then, as the adapters are
+//! torn down, their daemons. Only ids of own, unreaped children are ever used.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Set when the user has had enough.
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// Most children that are waited for at once: what drains buffers is one for each CPU, of which a
-/// `cpu_set_t` has 1024; and some more.
+/// Most children that are waited for at once: one drain for each CPU, of which a `cpu_set_t` has
+/// 1024; and some more.
 const PLACES: usize = 1024 + 64;
 /// Children that are being waited for; 0 is a free place.
 static WAITED_FOR: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
@@ -26,15 +26,14 @@ extern "C" fn stop(_signal: i32) {
     unsafe { libc::alarm(PATIENCE_S) };
 }
 
-/// The alarm: who is still waited for does not listen.
+/// Handles the alarm: the remaining child ignores signals.
 extern "C" fn lose_patience(_signal: i32) {
     for pid in &WAITED_FOR {
         let pid = pid.load(Ordering::SeqCst);
         kill_group(pid);
         kill(pid);
     }
-    // What is started to clean up is waited for, too.
-    // SAFETY: as above.
+    // Cleaning processes are waited for, too. SAFETY: as above.
     unsafe { libc::alarm(PATIENCE_S) };
 }
 
@@ -60,7 +59,7 @@ pub fn stopped() -> bool {
     STOPPED.load(Ordering::SeqCst)
 }
 
-/// Sends SIGTERM to a child of ours that was not reaped yet; nothing if `pid` is 0.
+/// Sends SIGTERM to an unreaped child; nothing if `pid` is 0.
 pub fn terminate(pid: i32) {
     send(pid, libc::SIGTERM);
 }
@@ -70,8 +69,7 @@ pub fn kill(pid: i32) {
     send(pid, libc::SIGKILL);
 }
 
-/// Sends SIGKILL to all that are left of the process group of a child of ours that leads one, and
-/// was not reaped yet.
+/// Sends SIGKILL to the rest of a process group, whose leader is an unreaped child.
 pub fn kill_group(pid: i32) {
     if pid > 1 {
         send_to(-pid, libc::SIGKILL);
@@ -94,7 +92,7 @@ fn send_to(to: i32, signal: i32) {
     }
 }
 
-/// A child that Ctrl-C ends, until this goes. It must not be reaped before.
+/// A child that Ctrl-C ends, until this value is dropped. It must not be reaped before.
 pub struct Foreground(Option<&'static AtomicI32>);
 
 impl Foreground {
@@ -123,7 +121,7 @@ impl Drop for Foreground {
 pub fn wait_for_end(pid: i32) {
     loop {
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: `info` has room for what waitid writes; the child is ours.
+        // SAFETY: `info` has room for the result of waitid; the child is ours.
         let result = unsafe {
             libc::waitid(
                 libc::P_PID,

@@ -1,10 +1,10 @@
-//! Single events, timed one by one by the workload programs (`workloads/singles.h`), and what
-//! timing itself takes.
+//! Single events, timed one by one by the workload programs (`workloads/singles.h`), and the cost
+//! of timing itself.
 //!
-//! Main invariants: no event is dropped, however long it took; what timing takes is in all of them
-//! alike, and is a figure of its own, which the engine subtracts. Clocks tick in steps (of 10 ns on
-//! some machines), so that a median says no more than which step it is; a mean does, since readings
-//! fall anywhere between two ticks. So a row's figure, and what is subtracted, is the mean of the
+//! Main invariants: no event is dropped, however long it took; the cost of timing is in all of them
+//! alike, and is a figure of its own, which the engine subtracts. Clocks advance in steps (of 10 ns
+//! on some machines), so that a median is no more precise than a step; a mean is, since readings
+//! fall anywhere between two ticks. So a row's figure, and the subtracted cost, is the mean of the
 //! middle nine tenths, which outliers do not move.
 
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ type Ticks = Vec<(u64, u64)>;
 pub struct Singles {
     /// Durations and their counts, the cost of timing included.
     pub histogram: Vec<(f64, u64)>,
-    /// The mean of the middle nine tenths, what timing takes included.
+    /// The mean of the middle nine tenths, the cost of timing included.
     pub typical: f64,
     /// The cost of timing: the same mean of readings with nothing in between.
     pub timing: f64,
@@ -135,7 +135,7 @@ fn middle_mean(histogram: &Ticks) -> f64 {
     let mut sum = 0.0;
     for &(ticks, count) in histogram {
         let after = before + count as f64;
-        // What of this place is in the middle.
+        // The part of this place within the middle.
         sum += ticks as f64 * (after.min(high) - f64::max(before, low)).max(0.0);
         before = after;
     }

@@ -1,4 +1,4 @@
-//! Statistics that say what was seen, without assuming how noise is distributed.
+//! Descriptive statistics, without assumptions about the distribution of noise.
 
 use serde::{Deserialize, Serialize};
 
@@ -182,7 +182,7 @@ pub fn bounded(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     shorter
 }
 
-/// To so many digits behind the first.
+/// Rounds to a number of digits after the first.
 fn rounded(figure: f64, digits: i32) -> f64 {
     if figure == 0.0 || !figure.is_finite() {
         return figure;
@@ -373,7 +373,7 @@ mod tests {
         let ratio = Ratio::of(&figures).expect("figures");
         assert!(ratio.is_within(0.01) && !ratio.is_within(0.001));
         assert!(ratio.may_be(1.01) && !ratio.may_be(1.02));
-        // A round that was divided by nought is no reason to be surer.
+        // A round that was divided by zero gives no certainty.
         let chosen = Ratio::of(&[&figures[..], &[f64::INFINITY]].concat()).expect("figures");
         assert_eq!((chosen.median, chosen.interval), (ratio.median, None));
         let one = Ratio::of(&[2.0]).expect("a figure");

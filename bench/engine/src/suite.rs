@@ -1,8 +1,7 @@
-//! The interface of suites: what has rows, and can measure one of them once.
+//! The interface of suites: a suite has rows, and can measure one of them once.
 //!
-//! A suite knows its tracers and its cases; when they take turns, in which order, how often, and
-//! what becomes of those that fail is for [`crate::rounds`] alone, so that no suite can do it
-//! worse.
+//! A suite has its tracers and its cases. [`crate::rounds`] alone decides when they take turns, in
+//! which order, and how often, and handles those that fail, so that no suite can do it worse.
 
 use crate::error::Result;
 use crate::host::workspace::Workspace;
@@ -41,7 +40,7 @@ pub struct SuiteContext<'a> {
 /// A row that is to be measured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
-    /// The tracer; ours begin with `trackway`.
+    /// The tracer; Trackway's begin with `trackway`.
     pub tracer: String,
     /// The case that the tracer runs.
     pub case: String,
@@ -55,7 +54,7 @@ pub struct Entry {
     pub unit: Option<Unit>,
     /// True if the tracer keeps events, which its own output must show.
     pub records: bool,
-    /// The row that this one's figure is told in terms of, and beyond.
+    /// The row that this one is compared with: by ratio and by difference.
     pub baseline: Option<usize>,
     /// True if the row measures the same thing as its baseline a second time: the difference
     /// between them is the noise of the measurement.
@@ -105,18 +104,18 @@ pub trait Suite {
     /// Seconds that it takes about, by these settings; known before anything is measured.
     fn seconds(&self, settings: &Settings) -> f64;
 
-    /// Names of the tracers that its rows are of, also of those that cannot be had here: what there
-    /// is to choose among. Nothing is measured or looked for.
+    /// Returns the names of the tracers of its rows, including those that are not available here:
+    /// the names for a selection. Nothing is measured or searched.
     fn tracers(&self) -> Vec<&'static str>;
 
-    /// Its rows, in the order in which they are shown, each of one of [`Suite::tracers`], or of one
-    /// ` again`; starts what they all need.
+    /// Returns its rows, in the order in which they are shown, each of one of [`Suite::tracers`],
+    /// or of one with ` again`; starts the parts that all rows need.
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>>;
 
     /// Measures the `row`th once.
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample>;
 
-    /// Adds to rows what only several of them tell together.
+    /// Adds to rows the figures that need several of them.
     fn complete(&self, _rows: &mut SuiteRows) {}
 
     /// Ends what `enter` started.

@@ -54,7 +54,7 @@ pub trait Tracer {
     /// Compiles the workload, starts daemons.
     fn set_up(&mut self, workspace: &Workspace) -> Result<()>;
 
-    /// Runs the workload in batches, traced in its first mode, and keeps what the tracer wrote.
+    /// Runs the workload in batches, traced in its first mode, and keeps the tracer's output.
     fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
         let output = self.emit(workspace, case, Mode::Overwrite, &arguments)?;
@@ -92,7 +92,7 @@ pub trait Tracer {
     }
 
     /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
-    /// what the tracer wrote: what the workload printed.
+    /// the tracer's output; returns the workload's output.
     fn emit(&mut self, _: &Workspace, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
         Err(Error::output(self.name(), "it has no workload of its own"))
     }
@@ -119,8 +119,8 @@ pub trait Tracer {
         false
     }
 
-    /// Two threads for so long, as fast as they can, to files, with buffers of so many bytes for
-    /// each CPU; and what arrived.
+    /// Runs two threads for a time, as fast as they can, to files, with buffers of `_bytes` for
+    /// each CPU; returns the events that arrived.
     fn stream(&mut self, _: &Workspace, _bytes: u64, _milliseconds: u32) -> Result<Option<Flow>> {
         Ok(None)
     }

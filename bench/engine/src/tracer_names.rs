@@ -1,5 +1,5 @@
-//! Names of tracers, for who chooses among them: which name a word means; what is misspelt is told
-//! before minutes of measuring, and shells complete it.
+//! Names of tracers, for their selection: the name that a word means. Misspelt names are reported
+//! before minutes of measuring, and shells complete them.
 
 use crate::error::{Error, Result};
 
@@ -25,7 +25,7 @@ fn chooses(word: &str, name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// If there is such a word; the error says which name is nearest.
+/// If there is such a word; the error has the nearest name.
 pub fn check(words: &[String], names: &[&str]) -> Result<()> {
     for word in words {
         if word.trim().is_empty() {

@@ -1,8 +1,8 @@
 //! Trackway's goals, judged by the measured figures. Reported, never asserted.
 //!
-//! Main invariant: a bar is decided only where the interval of the figure, which is of figures of
-//! the same rounds, lies on one side of it; what is counted and not timed needs no interval, but
-//! more than one round. Nothing of rounds is decided in a suite whose control differs.
+//! Main invariant: a bar is decided only if the interval of the figure, over figures of the same
+//! rounds, lies on one side of it. Counted figures need no interval, but more than one round. No
+//! bar of timed figures is decided in a suite whose control differs.
 
 use trackway_bench_engine::case::Case;
 use trackway_bench_engine::null_control;
@@ -73,8 +73,8 @@ const DESIGN: [(&str, &str); 14] = [
     ("startup", "start of a process: at most +200 µs, and no thread"),
 ];
 
-/// All bars: of suites that are in the report as they stand; then, of the others, what the design
-/// asks, and who shows it.
+/// Returns all bars: first those of suites in the report; then the design's goals for the other
+/// suites, with the suite that measures them.
 pub(crate) fn all(report: &Report) -> Vec<Bar> {
     let (mut bars, mut elsewhere) = (Vec::new(), Vec::new());
     for (name, shown) in SHOWN {
@@ -97,8 +97,7 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     [bars, elsewhere].concat()
 }
 
-/// One round decides nothing, not even what is counted; nor does a suite in which the same thing
-/// twice differs, but for what is counted.
+/// Withdraws a verdict on one round, or on timed figures of a suite whose control differs.
 fn decide(bar: &mut Bar, suite: Option<&SuiteRows>) {
     let rounds = suite.map_or(0, |suite| suite.rounds as usize);
     if bar.figure.is_none() {
@@ -163,7 +162,7 @@ fn events(suite: &SuiteRows) -> Vec<Bar> {
     ]
 }
 
-/// The same beside what formats text, and what asks the kernel; and in bytes.
+/// Judges events relative to tracers that format text or enter the kernel, and by their bytes.
 fn compared_events(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST;
     let ns = |tracer: &str| event(suite, tracer, &one);
@@ -187,7 +186,7 @@ fn compared_events(suite: &SuiteRows) -> Vec<Bar> {
                 .row(TRACKWAY, &one.words())
                 .filter(|row| row.spread.is_some())
                 .and_then(|row| row.bytes_per_event)
-                // The long header, once in so many records, is not what is asked about.
+                // The long header, once in many records, is not part of the goal.
                 .map(|bytes| (bytes * 100.0).round() / 100.0),
             EVENT_BYTES,
             |bytes| format!("{bytes:.2}"),
@@ -214,9 +213,10 @@ fn start(suite: &SuiteRows) -> Bar {
 /// Judges an event in each of two threads, relative to one thread, compared with the same ratio of
 /// the clock.
 ///
-/// The design asks for at most 1.10 of what two threads of `rdtsc` cost. That is not what this is:
-/// an event is a reading of the clock and more, for which the design itself allows 8 ns, and who
-/// just holds that would miss this one to the letter. It is about what the second thread costs.
+/// Judges the second thread. The design limits two threads to 1.10 of two threads of `rdtsc`. This
+/// bar differs: an event reads the clock and does more, for which the design itself allows 8 ns, so
+/// an event that just meets that limit would miss the literal bar. The bar is about the cost of the
+/// second thread.
 fn two_threads(suite: &SuiteRows) -> Bar {
     let ns = |tracer, threads| event(suite, tracer, &Case::SIMPLEST.with_threads(threads));
     let scaling = |tracer| ns(tracer, 2).over(&ns(tracer, 1));
@@ -302,7 +302,7 @@ mod tests {
         };
         let open = "not decided: trackway again differs";
         assert_eq!(standing(&report), [open, open, open, "holds"]);
-        // By little, or perhaps not at all: that is what one of twenty does by chance.
+        // A small difference, or perhaps none: one of twenty controls differs by chance.
         for interval in [(1.01, 1.02), (0.6, 1.6)] {
             let suite = report.suites.get_mut("tracepoint").expect("there");
             let control = suite.rows.last_mut().expect("the control");

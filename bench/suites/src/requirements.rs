@@ -1,6 +1,6 @@
 //! Requirements of suites on the machine.
 //!
-//! Main invariant: these are exactly the programs that the suites look for or start; a test reads
+//! Main invariant: these are exactly the programs that the suites search or start; a test reads
 //! their sources.
 
 use trackway_bench_engine::host::requirements::{Need, Requirements};
@@ -67,7 +67,7 @@ mod tests {
     /// program that only finds headers.
     const NOT_NEEDED: [&str; 2] = ["sh", "pkg-config"];
 
-    /// Words that stand prefix a program's name where it is looked for or started.
+    /// Words before a program's name where it is searched or started.
     const PREFIXES: [&str; 5] =
         ["Command::new(\"", "has(\"", "found.add(\"", "found.add_as(\"", "needs(\""];
 
@@ -102,7 +102,7 @@ mod tests {
             for prefix in PREFIXES {
                 for rest in text.split(prefix).skip(1) {
                     let name = rest.split('"').next().unwrap_or_default();
-                    // Files of tracefs are looked for in its folder.
+                    // Files of tracefs are searched in its folder.
                     if !text.contains(&format!("tracefs.{prefix}{name}")) {
                         assert!(is_known(name), "{}: {name} is not in the table", path.display());
                         looked_for += 1;

@@ -30,7 +30,7 @@ pub fn with_short_pages(command: Command, groups: &[Group]) -> Command {
 /// Returns the declaration for manual pages: each option has its description.
 pub fn for_manual(command: Command) -> Command {
     let command = command.mut_args(|argument: Arg| argument.hide_short_help(false));
-    below(command, for_manual)
+    map_subcommands(command, for_manual)
 }
 
 /// Puts the first examples of the full page below the options of the short one.
@@ -38,7 +38,7 @@ fn with_examples(command: Command) -> Command {
     let text = |text: Option<&StyledStr>| text.map(ToString::to_string).unwrap_or_default();
     let (page, after) = (text(command.get_long_about()), text(command.get_after_help()));
     let examples = [examples(&page), examples(&after)].concat();
-    let command = below(command, with_examples);
+    let command = map_subcommands(command, with_examples);
     let title = command.get_about().map(|about| about.to_string());
     let title = title.map(|about| about.trim_end_matches('.').to_owned());
     let command = title.into_iter().fold(command, Command::about);
@@ -54,7 +54,7 @@ fn with_examples(command: Command) -> Command {
 }
 
 /// Changes all commands directly below a command.
-fn below(command: Command, change: fn(Command) -> Command) -> Command {
+fn map_subcommands(command: Command, change: fn(Command) -> Command) -> Command {
     let names: Vec<String> =
         command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, change))
@@ -67,7 +67,7 @@ fn examples(page: &str) -> Vec<&str> {
     lines.take_while(|line| line.starts_with("  ")).take(EXAMPLES_MAX).collect()
 }
 
-/// A heading in the style that clap gives its own.
+/// Returns a heading in the style of clap's own.
 fn heading(name: &str) -> String {
     let style = Styles::styled();
     let style = style.get_header();

@@ -39,7 +39,7 @@ pub fn print_usage_error(error: &clap::Error) {
 
 /// Returns the text of an error with its causes.
 pub fn error_text(error: &anyhow::Error) -> String {
-    // A name in it may have line ends: what follows one must not look like a message of its own.
+    // A name in it may have line ends: the text after one must not look like a message of its own.
     let text = IoError::chain(error.as_ref());
     if Target::Errors.is_escaped() { text.replace('\n', "\n  ") } else { text }
 }

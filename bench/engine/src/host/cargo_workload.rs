@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::host::child;
 use crate::host::workspace::{BuildTools, Workspace, has, make_dir};
 
-/// Longest time that cargo has, in seconds: some of what is compared with is large.
+/// Longest time that cargo has, in seconds: some compared crates are large.
 const BUILD_LIMIT_S: u64 = 600;
 
 /// A package of `workloads/rust`.
@@ -22,7 +22,7 @@ pub struct Package {
     pub manifest: &'static str,
     /// Its `lib.rs`.
     pub source: &'static str,
-    /// Versions of what is not Trackway's.
+    /// Versions of foreign crates.
     pub lock: Option<&'static str>,
 }
 
@@ -75,7 +75,7 @@ impl Package {
         child::run_for(&mut cargo, &what, BUILD_LIMIT_S).map(|_| ())
     }
 
-    /// Gets what it depends on, if that is not here already.
+    /// Fetches its dependencies, if they are not here already.
     pub fn fetch(&self, workspace: &Workspace) -> Result<()> {
         self.write(workspace)?;
         self.cargo(workspace, &["fetch", "--locked"])

@@ -52,7 +52,7 @@ impl Running {
         Self::start_for(command, what, LIMIT_S)
     }
 
-    /// The same of one that may take so long.
+    /// Starts a program with a time limit.
     pub fn start_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Self> {
         if signals::stopped() {
             return Err(Error::Interrupted);
@@ -89,7 +89,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Tells it to end. Nothing if it has.
+    /// Sends SIGTERM; does nothing if the program has ended.
     pub fn terminate(&self) {
         signals::terminate(self.child.id().cast_signed());
     }
@@ -132,10 +132,10 @@ impl Running {
     }
 }
 
-/// All that a program says.
+/// Reads all output of a program.
 pub fn read_all(mut from: ChildStderr) -> String {
     let mut bytes = Vec::new();
-    // What could be read is all there is to show.
+    // An incomplete output is still worth showing.
     let _ = from.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -166,7 +166,7 @@ impl Watch {
 
     /// To be called before the child is reaped. Whether it was overdue.
     pub fn end(self) -> bool {
-        // Fails only if the thread has gone, because the child was overdue.
+        // Fails only if the thread has ended, because the child was overdue.
         let _ = self.done.send(());
         drop(self.foreground);
         self.thread.join().unwrap_or(false)

@@ -17,9 +17,9 @@ const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
 const UPROBE: &str = "cd \"$1\" && { read -r _; i=0; \
      while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
      ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
-/// Ends what we had started to work in two folders, which its environment says as ours does
-/// (recorders and daemons outlive who starts them), and removes the folders and what is in them;
-/// what has not ended yet may be writing there still.
+/// Ends processes that work in two folders, by their environment, which has the folders' names
+/// (recorders and daemons outlive their parents). Then removes the folders and their content; a
+/// process that has not ended yet may still be writing there.
 const FOLDERS: &str = "read -r _; \
      grep -lszF -e \"TRACKWAY_WINDOW_DIR=$2\" -e \"TRACKWAY_RUN_DIR=$1/\" \
      -e \"LTTNG_HOME=$1/\" /proc/[0-9]*/environ | \
@@ -94,7 +94,7 @@ impl CleanupShell {
     }
 }
 
-/// A shell for a script, whose arguments are still to come.
+/// Starts a shell for a script; the caller adds the arguments.
 fn shell(script: &str) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut shell = Command::new("sh");
@@ -130,7 +130,7 @@ mod tests {
         let cleanup_shells =
             [CleanupShell::of_instance(&instance), CleanupShell::of_folders([&one, &two])];
         assert!(instance.is_dir() && one.is_dir());
-        // As if we were gone.
+        // As if this process had ended.
         drop(cleanup_shells);
         assert!(!instance.exists() && !one.exists() && !two.exists());
         assert!(!sleep.wait().expect("ours").success(), "by a signal");
@@ -154,7 +154,7 @@ mod tests {
             daemon.expect("a daemon")
         };
         let said = |what: &str| std::fs::read_to_string(&log).is_ok_and(|text| text.contains(what));
-        // One that is told to end leaves another, whose number it says.
+        // A daemon that ends on a signal leaves another process, whose id it prints.
         let (mut cleanup_shell, pid) = start("sleep 600 & echo $WHERE $! >&2; wait");
         while !said("\n") {
             std::thread::yield_now();
@@ -164,7 +164,7 @@ mod tests {
         let other = other.parse().expect("a number");
         assert!(is_alive(pid) && is_alive(other) && !cleanup_shell.has_ended());
         drop(cleanup_shell);
-        // Killed they are; that they are gone may take a moment.
+        // The processes are killed; their end may take a moment.
         while is_alive(pid) || is_alive(other) {
             std::thread::yield_now();
         }

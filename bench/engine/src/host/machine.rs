@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::host::child;
 
-/// A machine, and what is installed on it.
+/// A machine, and its installed software.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Kernel release.
@@ -95,7 +95,7 @@ fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
 
 /// The first line that a program prints, if it runs and succeeds.
 pub fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
-    /// Longest that a program may take to say its version, in seconds.
+    /// Longest time that a program may take to print its version, in seconds.
     const LIMIT_S: u64 = 10;
     first_line_within(LIMIT_S, program, arguments)
 }
@@ -117,7 +117,7 @@ pub fn build_of(file: &Path) -> Option<String> {
 pub fn allowed_cpus() -> Result<Vec<usize>> {
     // SAFETY: all-zero bytes are a valid, empty set.
     let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
-    // SAFETY: `set` has the size that is said.
+    // SAFETY: `set` has the stated size.
     if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0 {
         return Err(Error::io("cannot ask for our CPUs")(std::io::Error::last_os_error()));
     }
@@ -167,7 +167,7 @@ mod tests {
     fn builds_are_told_by_what_is_in_them() {
         assert_eq!(build_of(Path::new("/proc/version")), None);
         assert_eq!(build_of(Path::new("/nonexistent")), None);
-        // A linker may be told to give none.
+        // A linker may be configured to write no id.
         let own = build_of(Path::new("/proc/self/exe"));
         assert!(own.is_none_or(|id| id.len() >= 16 && id.bytes().all(|it| it.is_ascii_hexdigit())));
     }

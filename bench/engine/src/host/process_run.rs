@@ -74,7 +74,7 @@ pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result
     }
     let elapsed_ms = begin.elapsed().as_secs_f64() * 1e3;
     signals::kill(started.pid());
-    // It was killed: its status says nothing.
+    // The process was killed: its status does not matter.
     let ended = started.finish(what);
     match (found, ended) {
         (_, Err(Error::Interrupted)) => Err(Error::Interrupted),
@@ -84,7 +84,7 @@ pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result
     }
 }
 
-/// Runs `command`, and counts what it prints, all of which `see` gets in pieces.
+/// Runs `command`, and counts its output, all of which `see` gets in pieces.
 pub fn text(mut command: Command, what: &str, mut see: impl FnMut(&[u8])) -> Result<Text> {
     command.stdout(Stdio::piped());
     let mut started = Started::start(command, what)?;
@@ -149,7 +149,7 @@ impl Started {
         self.child.id().cast_signed()
     }
 
-    /// Waits for its end; what it used.
+    /// Waits for its end; returns its resource usage.
     fn finish(self, what: &str) -> Result<libc::rusage> {
         signals::wait_for_end(self.pid());
         let overdue = self.watch.end();
@@ -187,8 +187,8 @@ fn reaped(child: Child) -> io::Result<(std::process::ExitStatus, libc::rusage)> 
     Ok((std::process::ExitStatus::from_raw(status), usage))
 }
 
-/// Gives memory back that we do not use: a child begins as our copy, and for its account it has
-/// been as large as we are.
+/// Releases unused memory: a child begins as a copy of this process, and its peak memory includes
+/// that copy.
 fn be_small() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions.
@@ -209,7 +209,7 @@ fn on_cpus(command: &mut Command, cpus: &[usize]) {
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     let pin = move || {
-        // SAFETY: `set` is a live set of the size that is said.
+        // SAFETY: `set` is a live set of the stated size.
         let done = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn the_first_line_ends_the_run() {
         let cpus = allowed_cpus().expect("CPUs");
-        // Goes on printing until it is ended.
+        // The program prints until it is ended.
         first_line_ms(shell("while :; do echo line; done"), "sh", &cpus).expect("a line");
         let error = first_line_ms(shell("printf word"), "sh", &cpus).unwrap_err();
         assert_eq!(error.to_string(), "sh: it printed nothing");

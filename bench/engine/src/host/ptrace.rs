@@ -1,5 +1,5 @@
-//! A process that is stepped through with ptrace(2), instruction by instruction: a child of ours,
-//! or a program that was started some other way.
+//! A process that is stepped through with ptrace(2), instruction by instruction: a child of this
+//! process, or another program.
 //!
 //! A trap makes the kernel abort a restartable sequence. So the thread's `rseq_cs` is cleared after
 //! each step, as `tests/kill` does it. Instructions of the kernel are not seen. Written for x86-64.
@@ -15,7 +15,8 @@ const CODE_BYTES: usize = 15;
 /// Offset of `rseq_cs` in `struct rseq` of linux/rseq.h.
 const RSEQ_CS: u64 = 8;
 
-/// A process that is traced. With this, a child of ours ends, and any other is let go.
+/// A traced process. When this value is dropped, a child of this process is ended, and any other is
+/// released.
 #[derive(Debug)]
 pub struct Tracee {
     pid: libc::pid_t,
@@ -31,7 +32,7 @@ pub struct At {
     pub instruction: u64,
     /// The stack's.
     pub stack: u64,
-    /// The register that holds what calls return.
+    /// The register that holds the result of calls.
     pub returned: u64,
 }
 
@@ -45,7 +46,7 @@ impl Drop for Tracee {
             // SAFETY: the child is ours, and no other code waits for it.
             unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
         } else {
-            // SAFETY: no memory of ours is involved. Fails if it has gone.
+            // SAFETY: no memory of ours is involved. Fails if the process has ended.
             unsafe { libc::ptrace(libc::PTRACE_DETACH, self.pid, 0, 0) };
         }
     }
@@ -66,9 +67,9 @@ impl Tracee {
     /// # Safety
     /// `body` calls nothing that a child of a process with threads must not: it does not
     /// allocate, lock, or use files.
-    #[cfg(target_arch = "x86_64")] // where somebody has use for it
+    #[cfg(target_arch = "x86_64")] // its callers are for x86-64 only
     pub unsafe fn fork(body: impl FnOnce()) -> Result<Option<Self>> {
-        // SAFETY: the child goes on with system calls and `body`, for which the caller vouches.
+        // SAFETY: the child runs only system calls and `body`, for which the caller vouches.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: plain system calls; a child that no process traces ends at once.
@@ -151,7 +152,7 @@ impl Tracee {
     ///
     /// # Errors
     ///
-    /// On other processors than x86-64, whose instructions [`Self::code_at`] does not know either.
+    /// On processors other than x86-64, whose instructions [`Self::code_at`] cannot decode either.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn at(&self) -> Result<At> {
         Err(Error::output("ptrace", "instructions are told apart on x86-64 only"))
@@ -210,7 +211,7 @@ pub enum Kind {
 
 /// Classifies the instruction in `code`.
 pub fn kind(code: &[u8]) -> Kind {
-    // What may stand in front: lock, repetition, segments, sizes, REX.
+    // Prefixes: lock, repetition, segments, sizes, REX.
     const SEGMENTS: [u8; 4] = [0x26, 0x2e, 0x36, 0x3e];
     let is_prefix = |byte: &u8| {
         SEGMENTS.contains(byte) || matches!(byte, 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)

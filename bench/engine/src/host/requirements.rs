@@ -28,7 +28,7 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    /// Returns what is not there.
+    /// Returns the missing requirements.
     pub fn lacking(&self) -> Vec<Need> {
         let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
         let include = ["/usr/include", "/usr/local/include", &multiarch];

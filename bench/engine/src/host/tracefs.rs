@@ -85,7 +85,8 @@ fn is_of_the_dead(rest: &str) -> bool {
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
-/// The event of a line of uprobe_events, `p:GROUP/EVENT PATH:OFFSET …`, that was left behind.
+/// Returns the event of a line of uprobe_events, `p:GROUP/EVENT PATH:OFFSET …`, if it was left by a
+/// run that has ended.
 fn left_event(line: &str) -> Option<&str> {
     let event = line.strip_prefix("p:")?.split(' ').next()?;
     is_of_the_dead(event.strip_prefix(GROUPS)?).then_some(event)
@@ -114,12 +115,12 @@ pub struct Stats {
 pub struct Instance {
     folder: PathBuf,
     cpus: Vec<PathBuf>,
-    /// Last, after what is done on drop.
+    /// Dropped last, after the work of `drop`.
     _cleanup_shell: CleanupShell,
 }
 
 impl Instance {
-    /// A new one, with buffers of so many KiB for each CPU, which are overwritten when full.
+    /// Makes an instance with buffers of `kib` KiB for each CPU, which are overwritten when full.
     pub fn new(tracefs: &Tracefs, name: &str, kib: u64) -> Result<Self> {
         let name = format!("{INSTANCES}{}-{name}", std::process::id());
         let folder = tracefs.root.join("instances").join(name);
@@ -154,9 +155,9 @@ impl Instance {
             .map_err(Error::io(format!("cannot write {name} of a tracefs instance")))
     }
 
-    /// Forgets what was recorded, and what was counted.
+    /// Clears the recorded events and the counts.
     pub fn clear(&self) -> Result<()> {
-        // Opening it with O_TRUNC is what clears.
+        // Opening the file with O_TRUNC clears the buffer.
         let cleared = fs::write(self.folder.join("trace"), "");
         cleared.map_err(Error::io("cannot clear a tracefs instance"))
     }
@@ -181,13 +182,13 @@ impl Instance {
 /// Returns the bytes of a page of a buffer, which is a page of the machine unless it was
 /// configured.
 pub fn page_bytes() -> usize {
-    // SAFETY: sysconf only looks at its argument.
+    // SAFETY: sysconf only reads its argument.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// Takes what is left in a CPU's buffer of so many bytes, page by page, from its
-/// `trace_pipe_raw`, without waiting for more.
+/// Reads the rest of a CPU's buffer of this size, page by page, from its `trace_pipe_raw`, without
+/// waiting for more.
 pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
     /// Header of a page: a buffer's size counts the rest of its pages.
     const HEADER_BYTES: usize = 16;
@@ -197,7 +198,7 @@ pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -
     let mut file = options.open(path).map_err(Error::io(what()))?;
     let page_bytes = page_bytes();
     let mut page = vec![0; page_bytes];
-    // At most what a buffer holds, and the page that is written to.
+    // At most the pages of a buffer, and the page that is being written.
     for _ in 0..buffer_bytes.div_ceil((page_bytes - HEADER_BYTES) as u64) + 2 {
         match file.read(&mut page) {
             Ok(0) => break,
@@ -236,13 +237,13 @@ pub struct Uprobe {
     events: PathBuf,
     group: String,
     event: String,
-    /// Last, after what is done on drop.
+    /// Dropped last, after the work of `drop`.
     _cleanup_shell: CleanupShell,
 }
 
 impl Uprobe {
-    /// The event `event`, when `program` comes to `offset` of its file; `fetch` is what it carries,
-    /// as the kernel writes it: `value=%di:u32`.
+    /// Makes the event `event`, when `program` reaches `offset` of its file; `fetch` is its content
+    /// in the kernel's syntax: `value=%di:u32`.
     pub fn new(
         tracefs: &Tracefs,
         event: &str,

@@ -1,4 +1,4 @@
-//! The workload programs: their sources, and what they print.
+//! The workload programs: their sources and their output.
 
 use crate::error::{Error, Result};
 use crate::stats::Spread;

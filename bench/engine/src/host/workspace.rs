@@ -39,13 +39,13 @@ pub struct BuildTools {
 }
 
 impl BuildTools {
-    /// A command that does next to nothing and succeeds, in words: ours is there, wherever others
-    /// are.
+    /// Returns the words of a command that does next to nothing and succeeds: Trackway's own, which
+    /// is always there.
     pub fn nothing(&self) -> [&OsStr; 2] {
         [self.trackway.as_os_str(), OsStr::new("--version")]
     }
 
-    /// Finds the executable `trackway`: beside this one, or else in `PATH`; and its parts.
+    /// Finds the executable `trackway`: next to this one, or else in `PATH`; and its parts.
     ///
     /// # Errors
     ///
@@ -108,13 +108,13 @@ impl Workspace {
     pub fn new(tools: BuildTools, sources: &[Source]) -> Result<Self> {
         let shared = Path::new(SHARED_MEMORY);
         let base = std::env::temp_dir();
-        // Scripts and other tracers' commands have these names in lines of theirs.
+        // Scripts and other tracers' commands contain these names.
         if base.as_os_str().as_bytes().iter().any(u8::is_ascii_control) {
             return Err(Error::output("TMPDIR", "has a control character in it"));
         }
         let window_base = if shared.is_dir() { shared } else { &base };
         let mut workspace = Self::of(tools);
-        // One after the other, so that what is made goes if the next cannot be.
+        // One after the other, so that the first is removed if the second fails.
         workspace.dir = claim(&base, "", &mut workspace._locks)?;
         workspace.window_dir = claim(window_base, WINDOW, &mut workspace._locks)?;
         for source in sources {
@@ -144,9 +144,10 @@ impl Workspace {
         &self.window_dir
     }
 
-    /// Removes what is at `name` in the scratch folder, if anything is.
+    /// Removes the file or folder `name` in the scratch folder, if there is one.
     pub fn clear(&self, name: &str) {
-        // What is not there needs no removing; what cannot be removed goes with the folder.
+        // A missing file needs no removal; one that cannot be removed now is removed with the
+        // folder.
         let _ = fs::remove_dir_all(self.path(name));
     }
 
@@ -188,15 +189,16 @@ impl Drop for Workspace {
     }
 }
 
-/// Removes what runs left behind that were killed together with their cleanup shells: folders that
-/// have our form of name, are this user's, no links, and of a process that is gone. A process of
-/// another container is not seen here: the lock on the folder tells that it is there.
+/// Removes the leftovers of runs that were killed together with their cleanup shells: folders with
+/// the bench's form of name that belong to this user, are no links, and name a process that has
+/// ended. A process of another container is invisible here: the lock on the folder shows that it is
+/// alive.
 pub fn sweep() {
     for base in [std::env::temp_dir(), PathBuf::from(SHARED_MEMORY)] {
         let Ok(entries) = fs::read_dir(base) else { continue };
         for entry in entries.filter_map(|entry| entry.ok()) {
             if is_left(&entry) {
-                // What is not ours cannot be removed, and need not be.
+                // Other users' folders cannot be removed, and need not be.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -206,7 +208,7 @@ pub fn sweep() {
 fn is_left(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let Some(pid) = name.to_str().and_then(maker) else { return false };
-    // Of the entry itself: what a link leads to is none of ours.
+    // The entry itself counts: the target of a link belongs to others.
     let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == own_user());
     is_ours
         && !Path::new(&format!("/proc/{pid}")).exists()
@@ -237,10 +239,10 @@ fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
     random.map_err(Error::io("cannot read /dev/urandom"))?;
     let (pid, random) = (std::process::id(), u64::from_ne_bytes(bytes));
     let path = base.join(format!("{PREFIX}{pid}-{random:016x}{suffix}"));
-    // Not with its parents: what is there already, a link included, is refused by mkdir(2).
+    // Only the last folder is made: mkdir(2) rejects an existing name, also a link.
     fs::DirBuilder::new().mode(0o700).create(&path).map_err(Error::io(what()))?;
     let folder = File::open(&path).map_err(Error::io(what()))?;
-    // Where locks cannot be had, processes alone tell who is there.
+    // Without locks, only the process ids show who is alive.
     let _ = folder.try_lock();
     locks.push(folder);
     Ok(path)
@@ -250,7 +252,7 @@ fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
 /// enter; an existing folder of this user is accepted.
 pub fn make_dir(path: &Path) -> Result<()> {
     let is_ours = || {
-        // Of the entry itself: what a link leads to is none of ours.
+        // The entry itself counts: the target of a link belongs to others.
         fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == own_user())
     };
     match fs::DirBuilder::new().mode(0o700).create(path) {

@@ -8,7 +8,7 @@ use crate::null_control;
 use crate::results::{Bar, Ended, Report, Row, RowStatus, SuiteRows};
 use crate::stats::Spread;
 
-/// For what was not measured.
+/// Cell of a figure that was not measured.
 const NOTHING: &str = "·";
 /// Most columns that stand side by side; more go below each other.
 const ACROSS_MAX: usize = 4;
@@ -189,7 +189,7 @@ fn table(suite: &SuiteRows, rows: &[&Row], cases: &[&str]) -> String {
     table.text()
 }
 
-/// The figure, and in terms of whose it is how much.
+/// Formats the figure, and its ratio to the baseline.
 fn cell(suite: &SuiteRows, row: &Row) -> String {
     let Some(spread) = row.spread else { return NOTHING.to_owned() };
     let mut text = figure(row.unit, spread.median);
@@ -220,7 +220,7 @@ fn reasons(suite: &SuiteRows) -> String {
 
 /// The bars, line by line, under the suites that show them.
 fn bars_text(bars: &[Bar]) -> Option<String> {
-    /// Least widths of what is asked, and of what was measured.
+    /// Least widths of the columns of goals and figures.
     const WIDTHS: (usize, usize) = (62, 20);
     let most = |of: fn(&Bar) -> &str| bars.iter().map(|bar| of(bar).chars().count()).max();
     let (asked, width) = (most(|bar| &bar.what)?.max(WIDTHS.0), most(|bar| &bar.measured)?);
@@ -308,7 +308,7 @@ medians of 3 rounds ± half of what nine in ten span
         assert!(text.lines().all(|line| line.chars().count() <= LINE_MAX), "{text}");
         assert_eq!(text.matches("×6.50 (6.25–6.75)").count(), 7);
         assert!((0..7).all(|at| text.matches(&case(at)).count() == 1), "{text}");
-        // What does not fit stands by itself.
+        // Text that does not fit stands by itself.
         let wide = "a case ".repeat(20);
         let alone = tables(&[&wide, "b", "c"], |some| some.join(" "));
         assert_eq!(alone, format!("{wide}\nb c\n"));

@@ -43,7 +43,7 @@ pub fn steady(tracer: &str, case: &str, figure: f64) -> Row {
     Row { samples, spread, ..row(tracer, case, figure) }
 }
 
-/// With what else is known of it, in all rounds alike.
+/// Adds an extra figure, the same in all rounds.
 pub fn with_extra(mut row: Row, what: &str, figure: f64) -> Row {
     let samples = row.samples.iter().map(|sample| sample.map(|_| figure)).collect();
     row.extra.insert(what.to_owned(), figure);

@@ -22,7 +22,7 @@ pub const SUITES: [&str; 18] = [
     "sessions",
 ];
 
-/// The tracer that all others are beside; names of its other ways of use begin with it.
+/// The tracer that is the baseline of most rows; names of its other variants begin with it.
 pub const TRACKWAY: &str = "trackway";
 /// The loop alone: no tracer.
 pub const EMPTY_LOOP: &str = "empty-loop";

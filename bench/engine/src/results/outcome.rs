@@ -32,7 +32,7 @@ impl Account {
         known.then(|| self.record_bytes as f64 / self.recorded as f64)
     }
 
-    /// Bytes of so many of the recorded events.
+    /// Returns the bytes of this number of recorded events.
     pub fn bytes_of(&self, events: u64) -> u64 {
         let bytes = u128::from(self.record_bytes) * u128::from(events);
         u64::try_from(bytes / u128::from(self.recorded.max(1))).unwrap_or(u64::MAX)
@@ -47,7 +47,7 @@ impl Account {
         self.record_bytes += other.record_bytes;
     }
 
-    /// In words, for people who want to know what is missing.
+    /// Returns the account in words.
     pub fn words(&self) -> String {
         format!(
             "{} emitted, {} recorded, {} lost, {} overwritten",
@@ -66,7 +66,7 @@ pub struct Bar {
     pub what: String,
     /// The figure, in words, with its interval.
     pub measured: String,
-    /// The same in numbers, where it is of rounds and not counted.
+    /// The figure as a number, if it comes from rounds and is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<Ratio>,
     /// Number of rounds behind the figure.
@@ -93,7 +93,7 @@ impl Bar {
         }
     }
 
-    /// Takes back what its figure decides, for this reason.
+    /// Withdraws the verdict, for this reason.
     pub fn is_not_decided(&mut self, reason: String) {
         if matches!(self.verdict, Verdict::Holds | Verdict::Misses) {
             self.verdict = Verdict::Undecided;
@@ -119,14 +119,14 @@ impl Bar {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is reached, surely.
+    /// The goal is certainly reached.
     Holds,
-    /// It is not, surely.
+    /// The goal is certainly missed.
     Misses,
-    /// The interval of what was measured has the bound in it, or there are too few rounds, or there
-    /// is a reason not to believe it.
+    /// The interval of the figure contains the bound, or there are too few rounds, or there is a
+    /// reason against the figure.
     Undecided,
-    /// Something that it needs was not measured; or nothing is asked of it.
+    /// A row that it needs was not measured; or it has no bound.
     Unknown,
 }
 

@@ -10,7 +10,7 @@ use crate::host::machine::Machine;
 use crate::settings::Settings;
 use crate::stats::{Ratio, Spread, Tail};
 
-/// Version of the JSON form: raised when a member changes its meaning or goes.
+/// Version of the JSON form: raised when a member changes its meaning or is removed.
 pub const FORMAT: u32 = 2;
 
 /// Keys in [`Report::versions`] that identify builds of Trackway, which may have the same version.
@@ -33,7 +33,7 @@ pub struct Report {
     pub settings: Settings,
     /// The machine on which it was measured.
     pub machine: Machine,
-    /// Versions of tracers and tools, as they say themselves; of ours, also the builds.
+    /// Versions of tracers and tools, by their own output; for Trackway, also the builds.
     pub versions: BTreeMap<String, String>,
     /// The results of each suite.
     pub suites: BTreeMap<String, SuiteRows>,
@@ -158,18 +158,18 @@ impl Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowStatus {
-    /// It was; if the tracer keeps events, its own output shows them.
+    /// It was measured; if the tracer keeps events, its own output shows them.
     Measured,
-    /// It cannot be had here.
+    /// It is not available here.
     Absent,
-    /// It should have worked.
+    /// It failed though it should have worked.
     Failed,
 }
 
 /// A tracer in a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The tracer; ours begin with `trackway`.
+    /// The tracer; Trackway's begin with `trackway`.
     pub tracer: String,
     /// The case that the tracer runs.
     pub case: String,
@@ -192,10 +192,10 @@ pub struct Row {
     /// Events in the tracer's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<u64>,
-    /// Events that the tracer says it has lost.
+    /// Events that the tracer reports as lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
-    /// Events that newer ones overwrote, as was asked for.
+    /// Events that newer ones overwrote, as configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwritten: Option<u64>,
     /// Bytes of an event in the tracer's output, where that is known.
@@ -216,7 +216,7 @@ pub struct Row {
     /// rounds. Each round's own cost was subtracted from its figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring: Option<f64>,
-    /// Position of the row that this one is told in terms of.
+    /// Index of the row that this one is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "beside")]
     pub baseline: Option<usize>,
@@ -240,7 +240,7 @@ pub struct Row {
     pub command: String,
 }
 
-/// For what is only told if there is some.
+/// Returns true if a count is zero, and is left out of the file.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_nought(count: &usize) -> bool {
     *count == 0
@@ -281,7 +281,7 @@ impl SuiteRows {
         self.rows.iter().find(|row| row.tracer == tracer && row.case == case)
     }
 
-    /// Units of what was measured, in the order of the rows.
+    /// Returns the units of measured rows, in the order of the rows.
     pub fn units(&self) -> Vec<Unit> {
         let mut units = Vec::new();
         for row in self.rows.iter().filter(|row| row.spread.is_some()) {
@@ -304,7 +304,7 @@ impl SuiteRows {
         for row in self.rows.iter().filter(|row| row.reason.is_some()) {
             let is_same = |other: &Row| {
                 let is_one = row.tracer == other.tracer && row.status == other.status;
-                // Which case failed matters; what is absent is so in all.
+                // For a failure, the case matters; an absence holds for all cases.
                 is_one && row.reason == other.reason && row.status == RowStatus::Absent
             };
             match said.iter_mut().find(|one| is_same(one.0)) {
@@ -361,7 +361,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// If `text` is not what [`Report::to_json`] writes, or of another version.
+    /// If `text` is not written by [`Report::to_json`], or has another version.
     pub fn from_json(text: &str) -> serde_json::Result<Self> {
         let report: Self = serde_json::from_str(text)?;
         if report.format == FORMAT {

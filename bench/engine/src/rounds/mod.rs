@@ -21,8 +21,8 @@ use crate::suite::{Entry, Sample, Suite, SuiteContext};
 const SURE: f64 = 0.02;
 /// Most rounds that are made on our own account.
 const ROUNDS_MAX: u32 = 60;
-/// Fewest after which it is over because the ratios are sure: with few more than the six that an
-/// interval needs, those that happen to agree would end it too soon: it is looked at after each.
+/// Fewest rounds after which certain ratios end a suite. An interval needs six; with few more,
+/// ratios that agree by chance would end it too soon, as the check follows each round.
 const ROUNDS_MIN: u32 = 12;
 /// Fewest after which it is over because there is no more time: with less there is no interval of
 /// confidence (`stats::median_interval`).
@@ -67,15 +67,15 @@ impl Limits {
 /// Returns the approximate duration of a suite in seconds; with a fixed number of rounds, the
 /// longest.
 pub(crate) fn seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
-    // In the time that it says it has the fewest rounds that are enough, or more.
+    // A suite's estimate is for the fewest rounds that are enough.
     let in_that_time = if settings.quick { 1 } else { ROUNDS_LATE };
     let times = |rounds: u32| f64::from(rounds.max(1)) / f64::from(in_that_time);
     suite.seconds(settings) * settings.rounds.map_or(1.0, times)
 }
 
-/// Measures a suite, and tells `keep` after each round what there is.
+/// Measures a suite, and passes `keep` the results after each round.
 ///
-/// Interruptions end it: what was measured is in what it gives.
+/// Interruptions end it; the results until then are returned.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ impl Measured {
         self.failure.is_none() || (good >= KEPT_MIN && 3 * good >= 2 * rounds)
     }
 
-    /// A round that failed. Who has failed as often as not has no other.
+    /// Adds a failed round. A row that has failed as often as not has no more turns.
     fn fail(&mut self, why: String, is_out: bool) {
         self.failed += 1;
         self.failure = Some(why);
@@ -137,14 +137,14 @@ impl Measured {
     }
 
     fn add(&mut self, sample: Sample) {
-        // What is left may be less than nothing, by as much as the two differ from turn to turn.
+        // The difference may be less than zero, by as much as the two vary from turn to turn.
         let measuring = sample.measuring.unwrap_or_default();
         self.measuring.extend(sample.measuring);
         self.figures.push(Some(sample.figure - measuring));
         let is_less = sample.measuring.is_some();
         let less = |figure| if is_less { stats::placed(figure - measuring) } else { figure };
         self.histogram.extend(sample.histogram.iter().map(|one| (less(one.0), one.1)));
-        // Rounds have most of their figures in common: kept apart, they would be as many as events.
+        // Rounds have most of their figures in common: separate entries would be as many as events.
         if self.histogram.len() > HISTOGRAM_MERGED_AT {
             self.histogram = stats::merged(&self.histogram);
         }
@@ -228,8 +228,8 @@ impl<'a> Measuring<'a> {
 
     /// Rows of the next round: groups in an order that is drawn, and the rows of each likewise.
     ///
-    /// A group is what ratios are taken within: the machine wanders less from one row to the next
-    /// than it does in a round, which may take minutes.
+    /// Ratios are taken within a group: the machine drifts less from one row to the next than
+    /// during a round, which may take minutes.
     fn order(&self, shuffle: &mut Shuffle) -> Vec<usize> {
         let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for row in self.taking_part() {
@@ -243,7 +243,7 @@ impl<'a> Measuring<'a> {
         groups.concat()
     }
 
-    /// Each of them once; only an interruption goes on upward.
+    /// Measures each of them once; only an interruption is returned.
     fn round(&mut self, order: &[usize]) -> Result<()> {
         for (turn, &row) in order.iter().enumerate() {
             if signals::stopped() {
@@ -267,7 +267,7 @@ impl<'a> Measuring<'a> {
                     measured.figures.resize(self.rounds as usize, None);
                     measured.add(sample);
                 }
-                // Who was ended by Ctrl-C may say that it has failed.
+                // A program that Ctrl-C has ended may report a failure.
                 Err(_) if signals::stopped() => return Err(Error::Interrupted),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => self.fail(row, &error),
@@ -295,7 +295,7 @@ impl<'a> Measuring<'a> {
 
     /// Returns true if all ratios are known well enough.
     fn is_sure(&self) -> bool {
-        // Of who has failed, or has no more turns, nothing gets surer.
+        // Rows that have failed, or have no more turns, get no more certain.
         let counts = |row: &usize| self.rows[*row].is_kept(self.rounds);
         let counted: Vec<usize> = self.taking_part().filter(counts).collect();
         let is_told =
@@ -309,10 +309,10 @@ impl<'a> Measuring<'a> {
             })
     }
 
-    /// A row's figures in terms of those of the row that it is beside, round by round.
+    /// Returns a row's figures relative to those of its baseline, round by round.
     fn ratio_to_baseline(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
         let other = &self.rows[self.entries[row].baseline?];
-        // Figures of a tracer that did not do its work say nothing of others, either.
+        // Figures of a tracer that did not do its work are no baseline.
         if !other.is_kept(self.rounds) {
             return None;
         }
@@ -388,7 +388,7 @@ impl<'a> Measuring<'a> {
         if let Some(account) = &measured.account {
             row.set_account(account);
         }
-        // A figure of a tracer that did not do its work says nothing.
+        // A figure of a tracer that did not do its work does not count.
         if status == RowStatus::Measured {
             row.samples.clone_from(&measured.figures);
             row.spread = Spread::of(&figures);

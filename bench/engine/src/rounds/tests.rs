@@ -248,7 +248,7 @@ fn ratios_are_of_the_same_round() {
         &Settings::default(),
         vec![(entry("once"), Box::new(drifting(1.0))), (baseline, Box::new(drifting(2.0)))],
     );
-    // It is sure at once, however much the figures themselves wander.
+    // The ratio is certain at once, however much the figures themselves vary.
     assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Sure));
     let row = &found.rows[1];
     assert_eq!(row.times.map(|times| times.median), Some(2.0));
@@ -336,7 +336,7 @@ fn turns(seed: u64) -> Vec<String> {
         let first = rows.len();
         rows.push(row("ours", &format!("case{case}"), None));
         rows.push(row("theirs", &format!("case{case}"), Some(first)));
-        // Estimate in terms of another case: it goes with that.
+        // A row with a baseline in another case belongs to the group of that case.
         rows.push(row("again", &format!("other{case}"), Some(first)));
     }
     let _ = measured(&Settings { seed, ..rounds(4) }, rows);

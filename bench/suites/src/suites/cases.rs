@@ -2,10 +2,10 @@
 //! that is not hit, and instrumented without a session. Each duration is measured by itself, and
 //! all are kept.
 //!
-//! Main invariant: nothing but the routine is between two readings of the processor's counter, and
-//! it is the same loop, compiled with the same flags, in every case. What reading the counter takes
-//! is measured by the same loop around nothing, in the same turn, and subtracted: so *bare* must be
-//! nought.
+//! Main invariant: only the routine runs between two readings of the processor's counter, and it is
+//! the same loop, compiled with the same flags, in every case. The cost of reading the counter is
+//! measured by the same loop around nothing, in the same turn, and subtracted: so *bare* must be
+//! zero.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
@@ -22,8 +22,8 @@ use crate::tracers::{FLOW_BYTES, name};
 
 /// Its name.
 const NAME: &str = "cases";
-/// Events between two pauses, so that who drains to disk keeps up: a buffer has room for twenty
-/// times as many.
+/// Events between two pauses, so that recorders to disk keep up: a buffer has room for twenty times
+/// as many.
 const BURST: u64 = 10_000;
 /// The same where each is a breakpoint, which takes ten times as long.
 const BURST_HIT: u64 = 1_000;
@@ -94,7 +94,7 @@ impl Turn {
         if is_hit { BURST_HIT } else { BURST }
     }
 
-    /// Events of a run of so many bursts that are recorded: the first one warms up.
+    /// Returns the number of recorded events of a run: the first burst warms up.
     fn emitted(self, bursts: u64) -> u64 {
         if self.case == Case::NotHit { ELSEWHERE } else { (bursts + 1) * self.burst() }
     }
@@ -149,7 +149,7 @@ pub(crate) struct Cases {
 }
 
 impl Cases {
-    /// Compiles what a turn needs: an entry that says why it cannot be had, if it cannot.
+    /// Compiles the program of a turn; the entry has the reason if the turn is not possible.
     fn set_up(&mut self, context: &SuiteContext<'_>, turn: Turn) -> Result<Entry> {
         context.progress.show_step(&format!("setting up {}", turn.tracer));
         let absent = match turn.prober {
@@ -166,7 +166,7 @@ impl Cases {
         }
     }
 
-    /// Runs a turn's program: what it printed, and what became of its events.
+    /// Runs a turn's program; returns its output and the account of its events.
     fn run(
         &self,
         workspace: &Workspace,
@@ -190,8 +190,8 @@ impl Cases {
         Ok((finished.stdout, account))
     }
 
-    /// Tells each event that is recorded in terms of ours of the same work; what is nought but for
-    /// noise is in no ratio. The place of the first of ours.
+    /// Sets Trackway's row of the same work as the baseline of each recorded row; rows that are
+    /// zero but for noise get no ratio. Returns the index of Trackway's first row.
     fn set_baselines(&self, entries: &mut [Entry]) -> Option<usize> {
         let is_active = |turn: &Turn| turn.case == Case::Active;
         for (entry, turn) in entries.iter_mut().zip(&self.rows).filter(|one| is_active(one.1)) {

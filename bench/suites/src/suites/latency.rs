@@ -19,12 +19,12 @@ use crate::tracers::kernel::{
 use crate::tracers::probed::{Probed, Prober};
 use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
 
-/// The loop: without an event, with ours, with LTTng's, with a probe.
+/// Programs of the loop: without an event, with Trackway's, with LTTng's, with a probe.
 const PLAIN: &str = "latency";
 const WITH_OURS: &str = "latency-trackway";
 const WITH_LTTNGS: &str = "latency-lttng";
 const WITH_A_PROBE: &str = "latency-usdt";
-/// Words of its command: itself, what to do, how often, and how long it sleeps.
+/// Words of the loop's command: program, mode, number of turns, and time of sleep.
 const LOOP_WORDS: usize = 4;
 /// Time that the loop sleeps, in µs, and number of its turns.
 const INTERVAL_US: u64 = 200;
@@ -44,7 +44,7 @@ const FIFO: &str = "real-time priority";
 const MISSED: &str = "in all, turns missed";
 const LATE: &str = "in all, later than 100 µs";
 
-/// A way to trace the loop.
+/// A tracer of the loop, with its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoopTracer {
     /// No tracer.
@@ -59,11 +59,11 @@ enum LoopTracer {
     Lttng,
     /// A probe, on which a tracer has put a breakpoint.
     Probed(Prober),
-    /// The kernel's events.
+    /// Kernel events.
     Kernel(KernelTracer, KernelEvents, Keep),
 }
 
-/// The ways, and their names.
+/// All of them, with their names.
 const LOOP_TRACERS: [(&str, LoopTracer); 17] = {
     use KernelEvents::{Everything, OneCall};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway};
@@ -113,7 +113,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Makes a way ready; why it is absent, or has failed, if it is or has.
+    /// Prepares a tracer; the entry has the reason if it is absent or has failed.
     fn set_up(&mut self, workspace: &Workspace, loop_tracer: LoopTracer) -> Result<Entry> {
         let absent = match loop_tracer {
             LoopTracer::Untraced => None,

@@ -1,4 +1,4 @@
-//! The suites: what each measures, with which tracers, and by which method.
+//! The suites, each with its tracers and its method.
 
 pub(crate) mod breakdown;
 pub(crate) mod cases;

@@ -1,9 +1,9 @@
 //! The cost and the length of an event by its payload: more and more bytes, values of several
 //! kinds, contexts. Trackway's events and LTTng-UST's run in the same harness.
 //!
-//! Main invariant: both carry the same values, and last in each event its number, so that events
-//! are accounted for as in the suite `tracepoint`. Figures are ns of an event; the bytes of one, as
-//! the tracer's own trace has them, are told beside them.
+//! Main invariant: both tracers carry the same values, and last in each event its number, so that
+//! events are accounted for as in the suite `tracepoint`. Figures are ns of an event; the bytes of
+//! one, from the tracer's own trace, are reported next to them.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ use crate::tracers::{RING_BYTES, name, trackway};
 const BYTES: [u32; 5] = [0, 16, 64, 256, 1024];
 /// Bytes that the strings have, without their terminator.
 const STRINGS: [u32; 3] = [0, 64, 1024];
-/// Values of several kinds: work of the programs, and what it is.
+/// Values of several kinds: the program's work, and its description.
 const KINDS: [(&str, &str); 5] = [
     ("number", "u32"),
     ("wide", "u64"),
@@ -101,7 +101,7 @@ enum EventTracer {
 }
 
 impl EventTracer {
-    /// Both, ours first.
+    /// Both, Trackway first.
     const ALL: [Self; 2] = [Self::Trackway, Self::Lttng];
 
     const fn name(self) -> &'static str {
@@ -120,7 +120,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+    /// Prepares a tracer; the entry has the reason if that is not possible.
     fn set_up(&mut self, event_tracer: EventTracer, workspace: &Workspace) -> Result<Entry> {
         let availability = match event_tracer {
             EventTracer::Trackway => trackway::availability(
@@ -225,7 +225,7 @@ impl Suite for Payloads {
         let mut entries: Vec<Entry> = Vec::new();
         let loads = Load::all(context.settings.quick);
         for event_tracer in EventTracer::ALL {
-            // Others are told in terms of ours, which is there in any case.
+            // Trackway's event is the baseline and is always measured.
             if event_tracer != EventTracer::Trackway && !context.settings.wants(event_tracer.name())
             {
                 continue;

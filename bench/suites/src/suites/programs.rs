@@ -1,7 +1,7 @@
 //! Programs of a suite's own, recorded by Trackway or by LTTng-UST as a user has them recorded.
 //!
-//! `begin` makes the command that runs one, `end` reads what became of its events; in between the
-//! suite does with the program what it likes.
+//! `begin` makes the command that runs a program, and `end` reads the account of its events; the
+//! suite runs the program in between.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,8 +102,8 @@ impl Programs {
         self.daemon.as_ref().ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))
     }
 
-    /// A command that runs `words`, a program with its arguments, as is said; of LTTng, also its
-    /// session, which `end` ends.
+    /// Makes a command that runs `words`, a program with its arguments, under these conditions; for
+    /// LTTng it also starts the session, which `end` ends.
     pub(crate) fn begin(
         &self,
         workspace: &Workspace,

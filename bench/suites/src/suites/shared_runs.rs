@@ -1,5 +1,5 @@
-//! Runs that have figures for several rows: the first row that asks makes one, the others of the
-//! same round take theirs from it.
+//! Runs that have figures for several rows: the first row that needs one makes it, and the others
+//! of the same round take their figures from it.
 //!
 //! Main invariant: no row takes from the same run twice, so figures of different rounds are of
 //! different runs, in whatever order rows take turns.
@@ -17,7 +17,7 @@ struct Run<K, T> {
     kind: K,
     /// Its result, or the reason of its failure.
     result: std::result::Result<T, String>,
-    /// Rows that have taken theirs.
+    /// Rows that have taken their figures.
     taken_by: Vec<usize>,
 }
 
@@ -32,7 +32,7 @@ impl<K: PartialEq, T> SharedRuns<K, T> {
     ///
     /// # Errors
     ///
-    /// Those of `run`: each row of a run that failed is told so once.
+    /// Errors of `run`: each row of a failed run gets the error once.
     pub(crate) fn take(
         &mut self,
         kind: K,

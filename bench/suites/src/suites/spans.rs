@@ -1,9 +1,9 @@
 //! The cost of a span in a Rust program: Trackway next to fastrace, tracy-client, and `tracing` to
 //! a file.
 //!
-//! Every span of Trackway's is accounted for. The others are believed: what they do with a span is
-//! in `workloads/rust/spans.rs`. That is why they are here, and not beside tracers whose own output
-//! shows what they did.
+//! Trackway's spans are all accounted for. The other tracers have no such proof:
+//! `workloads/rust/spans.rs` shows their work on a span. So they are in this suite, and not next to
+//! tracers whose own output proves their work.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -38,7 +38,7 @@ const BATCH_SPANS: u64 = 5_000;
 const STARTS: usize = 20;
 const STARTS_QUICK: usize = 5;
 
-/// A tracer in a way of use.
+/// A tracer in one configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SpanVariant {
     name: &'static str,
@@ -72,7 +72,7 @@ impl Program {
         }
     }
 
-    /// The package's feature, and what the C compiler is to be told.
+    /// Returns the package's feature, and the options of the C compiler.
     const fn options(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Plain => ("", &[]),
@@ -100,7 +100,7 @@ const SUBSCRIBER: &str = "trackway-subscriber";
 const LAYER: &str = "trackway-layer";
 const FASTRACE: &str = "fastrace";
 
-/// All of them. Each span carries its number, unless it says otherwise.
+/// All variants. Each span carries its number, unless noted.
 const VARIANTS: [SpanVariant; 10] = [
     variant("tracing-registry", "registry"),
     variant("trackway-layer-off", "layer"),
@@ -117,7 +117,7 @@ const VARIANTS: [SpanVariant; 10] = [
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// A span, in each of so many threads.
+    /// A span, in each of several threads.
     Spans(u32),
     /// A process that makes one.
     Starts,
@@ -151,7 +151,7 @@ impl Suite for Spans {
     }
 
     fn is_only_by_name(&self) -> bool {
-        // What it is compared with takes minutes to build.
+        // The other crates take minutes to build.
         true
     }
 
@@ -236,7 +236,8 @@ fn entry(variant: SpanVariant, turn: Turn, built: &Built, baseline: Option<usize
     }
 }
 
-/// Builds what these need: what is here already, and the others if their crates can be had.
+/// Builds the programs of these variants: the ones whose crates are here, and the others if their
+/// crates are available.
 fn build(context: &SuiteContext<'_>, variants: &[SpanVariant]) -> Result<[Built; 3]> {
     context.progress.show_step("building the programs: a minute or two");
     let mut built = Program::ALL.map(|_| Built::Ready);
@@ -350,7 +351,7 @@ mod tests {
         let mut found = suite([ns(FASTRACE, 200.0), ns(LAYER, 150.0), ns(SUBSCRIBER, 210.0)]);
         assert_eq!(verdicts(&found), [Verdict::Holds, Verdict::Misses]);
         let rows = &mut found.rows;
-        // A figure of spans that were not recorded says nothing.
+        // Spans that were not recorded give no figure.
         (rows[1].status, rows[1].spread) = (RowStatus::Failed, None);
         assert_eq!(verdicts(&found), [Verdict::Unknown, Verdict::Misses]);
     }

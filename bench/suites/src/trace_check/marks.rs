@@ -1,5 +1,5 @@
-//! Marks that commands make of their begin, their end, and the time between: by them a tracer's
-//! own output shows that it was on, and whose events it has. What they are is in `marks.h`.
+//! Marks that commands make at their begin, at their end, and in between: by them a tracer's own
+//! output shows that it was on, and to which command its events belong. `marks.h` defines them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use trackway_bench_engine::results::Account;
 pub(crate) const CALL_NUMBER: u64 = libc::SYS_getpgid.cast_unsigned();
 /// Prefix of their threads' names.
 pub(crate) const NAME: &str = "mark-";
-/// Beyond what allocations of marks ask for so many bytes as their argument of the call says.
+/// Offset between the bytes that marks allocate and their argument of the call.
 const ALLOCATION: u64 = 1 << 62;
 /// Bits of a mark's number in the argument; the run's nonce is above.
 const NUMBER_BITS: u32 = 16;
@@ -89,7 +89,7 @@ impl FoundMarks {
         }
     }
 
-    /// Looks at an event of a trace that is in CTF, of this name.
+    /// Adds the mark of an event of a CTF trace, if it is one.
     pub(crate) fn add_event(
         &mut self,
         name: &str,
@@ -219,8 +219,8 @@ impl Made {
     ///
     /// # Errors
     ///
-    /// If it cannot have been on all the time: its output shows nothing of the end, or nothing of
-    /// the begin though it keeps all, or not all of either though it says that it has lost none.
+    /// If the tracer cannot have been on all the time: its output shows nothing of the end, or
+    /// nothing of the begin though it keeps all, or not all of either though it reports no loss.
     pub(crate) fn account(
         &self,
         tracer: &str,
@@ -345,8 +345,8 @@ mod tests {
 
     #[test]
     fn what_is_overwritten_is_the_oldest_of_each_cpu() {
-        // The newest on each CPU. No mark tells a recorder that was off before from one that has
-        // overwritten so much: that it says so is all there is.
+        // The newest events on each CPU. No mark distinguishes a recorder that was off before from
+        // one that has overwritten as much: only its own count does.
         let found = account(4..9, Keep::Flight, 0, 900).expect("the newest");
         assert_eq!((found.recorded, found.overwritten, found.is_complete()), (10, 8, true));
         let none = account([1, 4, 5, 6, 7, 8], Keep::Flight, 0, 900).expect("all of one CPU");
@@ -376,7 +376,7 @@ mod tests {
         account(3..9, Keep::Flight, 0, 0).expect_err("the begin, of which nothing was overwritten");
         account(0..5, Keep::Flight, 0, 700).expect_err("the newest are not there");
         account([], Keep::Disk, 0, 0).expect_err("nothing");
-        // Off for a while between, and says nothing of it.
+        // The tracer was off for a while in between, and does not report it.
         let found = account([0, 1, 5, 6, 7, 8], Keep::Disk, 0, 0).expect("begin and end");
         assert!(!found.is_complete());
     }

@@ -1,10 +1,10 @@
 //! Traces read back: how many events are in them, how large, and whether one is missing.
 //!
 //! Trackway and LTTng-UST write the same format, so one reader counts both. The workloads number
-//! the events of each thread from 0, and each thread stays on its CPU, hence in one stream: the
-//! events of a stream that lost nothing within are numbered without a gap, and the number of its
-//! first event says how many were overwritten before it. Where several threads share a CPU, their
-//! numbers begin far enough apart to tell whose an event is.
+//! the events of each thread from 0, and each thread stays on its CPU, hence in one stream. So the
+//! events of a stream without losses are numbered without a gap, and the number of its first event
+//! is the number of overwritten ones. Where several threads share a CPU, their numbers begin far
+//! enough apart to identify the thread.
 
 pub(crate) mod marks;
 pub(crate) mod numbers;
@@ -24,7 +24,7 @@ use trackway_bench_engine::signals;
 
 /// From the numbers of one thread to those of the next: `LAB_THREAD_BITS` of harness.h.
 const THREAD_BITS: u32 = 22;
-/// Most events of a thread whose numbers are looked for: a bit each.
+/// Most events of a thread whose numbers are tracked: a bit each.
 const EVENTS_MAX: u64 = 1 << 30;
 
 /// The counts of a trace.
@@ -34,11 +34,12 @@ pub(crate) struct Counted {
     pub(crate) events: u64,
     /// Bytes of their records: packets' contents without the packets' headers.
     pub(crate) record_bytes: u64,
-    /// Events that the tracer says it discarded.
+    /// Events that the tracer reports as discarded.
     pub(crate) discarded: u64,
     /// Numbers missing between a stream's first and last event.
     pub(crate) gaps: u64,
-    /// Sum of the streams' first numbers: what they overwrote, if nothing was discarded.
+    /// Sum of the streams' first numbers: the number of overwritten events, if nothing was
+    /// discarded.
     pub(crate) before_first: u64,
     /// Packets that were there before each stream's first, by their own numbers: of all streams.
     packets_before: u64,
@@ -47,7 +48,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Asserts that so many events were overwritten, by the numbers of the packets that are left.
+    /// Checks that `events` events were overwritten, by the numbers of the remaining packets.
     fn check_overwritten(&self, events: u64, size: Size) -> Result<()> {
         let room = self.overwritten_range(size);
         let is_shown = |(fewest, most): (u64, u64)| {
@@ -72,7 +73,7 @@ impl Counted {
             return Some((0, 0));
         }
         let (fewest, most) = self.full?;
-        // A header that is larger now and then, and what is left at the end.
+        // Some headers are larger, and a packet has unused bytes at its end.
         let (less, more) = match size {
             Size::Same => (2, 2),
             Size::Text => (fewest / 4, most / 4),
@@ -115,7 +116,7 @@ pub(crate) fn complete(folder: &Path, emitted: &[u64]) -> Result<Account> {
     counted(folder, emitted.iter().sum())
 }
 
-/// The same without a look at numbers, where events have none of their own.
+/// Computes the account without numbers, for events that have none of their own.
 pub(crate) fn counted(folder: &Path, emitted: u64) -> Result<Account> {
     let counted = count(folder)?.unwrap_or_default();
     Ok(Account {
@@ -127,18 +128,18 @@ pub(crate) fn counted(folder: &Path, emitted: u64) -> Result<Account> {
     })
 }
 
-/// The same in a trace that has the newest events of each CPU: what is missing before a thread's
-/// first one was overwritten, if the numbers of the packets that are left leave room for that many
-/// and no fewer before them: else the tracer was not on when they were emitted. What is missing
-/// after it was lost, and the tracer must say so.
+/// Computes the account in a trace that has the newest events of each CPU. Events that are missing
+/// before a thread's first one were overwritten, if the numbers of the remaining packets fit that
+/// count: else the tracer was not on when they were emitted. Events that are missing after it were
+/// lost, and the tracer must report them.
 pub(crate) fn overwritten(folder: &Path, emitted: &[u64], size: Size) -> Result<Account> {
     let (counted, threads) = by_thread(folder, emitted)?;
     threads.overwritten_in_packets(&counted, size)
 }
 
-/// The same of a thread in a trace of ours, whatever becomes of the oldest. The recorder says how
-/// many it has lost, some of which may belong to no stream, and how many were overwritten: as many
-/// as are missing before the first.
+/// Computes the account of a thread in a trace of Trackway. The recorder reports how many events it
+/// has lost, some of which may belong to no stream, and how many were overwritten: as many as are
+/// missing before the first.
 pub(crate) fn summarized(
     folder: &Path,
     emitted: u64,
@@ -150,7 +151,7 @@ pub(crate) fn summarized(
     threads.summarized(&counted, reported)
 }
 
-/// Counts, and tells the events of threads by their numbers.
+/// Counts the events of each thread by their numbers.
 fn by_thread<'a>(folder: &Path, emitted: &'a [u64]) -> Result<(Counted, Threads<'a>)> {
     let most = emitted.iter().copied().max().unwrap_or_default();
     if most > EVENTS_MAX || emitted.len() > 1 && most > 1 << THREAD_BITS {
@@ -161,8 +162,8 @@ fn by_thread<'a>(folder: &Path, emitted: &'a [u64]) -> Result<(Counted, Threads<
     Ok((counted, threads))
 }
 
-/// The same of events of several sizes and without numbers, where there may be some more than so
-/// many.
+/// Computes the account of events of several sizes and without numbers, where there may be some
+/// more than `emitted`.
 pub(crate) fn newest(folder: &Path, emitted: u64) -> Result<Account> {
     let counted = count(folder)?.unwrap_or_default();
     let overwritten = emitted.saturating_sub(counted.events);
@@ -203,7 +204,7 @@ impl<'a> Threads<'a> {
     }
 
     fn add(&mut self, number: u64) {
-        // A single thread has no others to be told from.
+        // A single thread needs no thread number.
         let thread = if self.found.len() == 1 { 0 } else { number >> THREAD_BITS };
         let number = number - (thread << THREAD_BITS);
         let found = usize::try_from(thread).ok().and_then(|thread| self.found.get_mut(thread));
@@ -243,11 +244,11 @@ impl<'a> Threads<'a> {
         self.overwritten(counted)
     }
 
-    /// The same where the tracer has counted what was overwritten.
+    /// Computes the account where the tracer has counted the overwritten events.
     fn summarized(&self, counted: &Counted, reported: &RecorderSummary) -> Result<Account> {
         let found = self.overwritten(counted)?;
         reported.agrees("recorded", reported.recorded, found.recorded)?;
-        // What does not add up is told elsewhere.
+        // The caller reports an account that does not add up.
         if found.is_complete() {
             reported.agrees("overwrote", reported.overwritten, found.overwritten)?;
         }
@@ -257,14 +258,14 @@ impl<'a> Threads<'a> {
     fn overwritten(&self, counted: &Counted) -> Result<Account> {
         let (recorded, before) = self.check(counted)?;
         let emitted: u64 = self.emitted.iter().sum();
-        // The tracer counts what it lost all the time, also before what is left.
+        // The tracer counts all of its losses, also those before the first remaining event.
         let lost_after = emitted - before - recorded;
         let lost = counted.discarded;
         Ok(Account {
             emitted,
             recorded,
             lost,
-            // Does not add up if more is missing than the tracer says.
+            // The account does not add up if more events are missing than the tracer reports.
             overwritten: (before + lost_after).saturating_sub(lost.max(lost_after)),
             record_bytes: counted.record_bytes,
         })
@@ -336,8 +337,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(Error::io(format!("cannot read {path:?}")))
 }
 
-/// Goes through the packets of a stream, which `what` names: `each` is called where the events of
-/// one begin. There may be seconds of them: Ctrl-C ends it.
+/// Reads the packets of a stream, named `what` in errors, and calls `each` at the events of each
+/// packet. This can take seconds: Ctrl-C ends it.
 pub(crate) fn each_packet<'t>(
     (trace, what): (&'t Trace, &str),
     bytes: &[u8],
@@ -465,7 +466,7 @@ pub(crate) struct RecorderSummary {
 }
 
 impl RecorderSummary {
-    /// Reads what the file has of `programs`, or of the `kernel`.
+    /// Reads the part of the file for `programs`, or for the `kernel`.
     ///
     /// # Errors
     ///
@@ -481,7 +482,7 @@ impl RecorderSummary {
         serde_json::from_value(summary.get_mut(part)?.take()).ok()
     }
 
-    /// Asserts that the trace has as many as it says.
+    /// Checks that the trace has as many events as reported.
     pub(crate) fn agrees(&self, did: &str, reported: u64, found: u64) -> Result<()> {
         if reported == found {
             return Ok(());
@@ -547,7 +548,7 @@ mod tests {
         assert!(kept(&[0, 1, 2, 3], 0).expect("all").is_complete());
         assert!(kept(&[0, 3], 2).expect("some").is_complete());
         assert!(!kept(&[0, 3], 1).expect("fewer than are missing").is_complete());
-        // As many as there should be, but not those.
+        // The right count with wrong numbers.
         for numbers in [[0, 1, 1, 3], [0, 1, 2, 64]] {
             let error = kept(&numbers, 0).unwrap_err().to_string();
             assert!(error.contains("4 events, 3 with numbers of threads and once each"), "{error}");

@@ -26,7 +26,7 @@ impl Numbers {
         self.events
     }
 
-    /// Numbers missing between the first and the last, or behind the last of so many.
+    /// Returns the number of missing events between the first and the last, or after the last.
     pub(crate) fn missing(&self, emitted: u64) -> u64 {
         emitted.saturating_sub(self.first.unwrap_or(0)).saturating_sub(self.events)
     }

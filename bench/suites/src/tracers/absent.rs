@@ -1,5 +1,5 @@
-//! Tracers that the survey measured, or that people ask for, and that cannot be measured by events
-//! of a program here: each with its reason.
+//! Tracers that the survey measured, or that users expect, and that cannot be measured by events of
+//! a program here: each with its reason.
 
 use std::path::Path;
 

@@ -27,7 +27,7 @@ pub(crate) enum Baseline {
     Rdtsc,
     /// The survey's "LW-UST": clock, and a copy to a ring of this CPU.
     LwUst,
-    /// `snprintf` of the time and the fields into a ring of the thread.
+    /// Formatting by `snprintf` of the time and the fields into a ring of the thread.
     Printf,
 }
 
@@ -129,7 +129,7 @@ pub(super) fn needs_compiler(has_compiler: bool) -> Availability {
     }
 }
 
-/// Starts `program` so many times, each command prepared by `prepare`.
+/// Starts `program` `count` times, each command prepared by `prepare`.
 pub(super) fn launch(
     workspace: &Workspace,
     program: &str,

@@ -63,7 +63,7 @@ impl Tracer for Bpftrace {
         words.extend(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
         let mut command = command(&script, &words, &workspace.path(OUTPUT));
         let finished = child::run(&mut command, self.name())?;
-        // It says things of its own in between.
+        // It prints other lines in between.
         let lines = finished.stdout.lines().filter(|line| line.starts_with("batch "));
         let batches = workload::batches(&lines.collect::<Vec<&str>>().join("\n"))?;
         self.emitted = batches.iter().map(|batch| batch.events).sum();
@@ -79,7 +79,8 @@ impl Tracer for Bpftrace {
     fn tear_down(&mut self) {}
 }
 
-/// bpftrace with a script, which runs these words, taken apart at spaces, and writes lines of JSON.
+/// Makes the command of bpftrace with a script, which runs these words, split at spaces, and writes
+/// lines of JSON.
 pub(super) fn command(script: &str, words: &[String], output: &Path) -> Command {
     let mut command = Command::new("bpftrace");
     command.args(["-f", "json", "-e", script, "-c", &words.join(" "), "-o"]).arg(output);
@@ -91,12 +92,12 @@ pub(super) fn command(script: &str, words: &[String], output: &Path) -> Command 
 pub(super) struct BpftraceOutput {
     /// Its maps, by their names.
     maps: serde_json::Map<String, Value>,
-    /// Events that it says it has lost.
+    /// Events that it reports as lost.
     pub(super) lost: u64,
 }
 
 impl BpftraceOutput {
-    /// Reads it, and removes it: what the next run does not write must not be there.
+    /// Reads and removes the file, so that the next run cannot leave it unchanged.
     pub(super) fn take(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file);
         let text = text.map_err(Error::io("cannot read what bpftrace wrote"))?;

@@ -1,4 +1,4 @@
-//! Tracers of user space around whole commands: what a command's events became, of however many
+//! User-space tracers around whole commands: the account of a command's events, from any number of
 //! processes, recorded to disk or into flight recorders.
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::trace_check::marks::{FoundMarks, Made, Side};
 const TRACE: &str = "whole-trace";
 /// Longest that a command has, in seconds.
 const LIMIT_S: u64 = 60;
-/// LTTng's library that traces what programs ask of the allocator, wherever the loader finds it.
+/// LTTng's library that traces calls of the allocator, where the loader finds it.
 pub(crate) const LTTNG_LIBC: &str = "liblttng-ust-libc-wrapper.so.1";
 
 /// Why there are no events of the allocator, if our helper is not here.
@@ -39,7 +39,7 @@ pub(crate) fn helper(tools: &BuildTools) -> Option<PathBuf> {
 pub(crate) enum Known {
     /// Their number.
     Count(u64),
-    /// Its marks, which are among what it asks of the allocator.
+    /// Its marks, which are among its calls of the allocator.
     Marks(Keep),
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct CommandTracer {
     pub(crate) finished: Finished,
     /// The account of its known events.
     pub(crate) account: Account,
-    /// Events that there were by what the tracer says.
+    /// Number of events that the tracer reports.
     pub(crate) events: u64,
 }
 
@@ -78,7 +78,7 @@ impl CommandTracer {
     }
 }
 
-/// Runs a command under `trackway record OPTIONS`, with so many bytes of buffers for each CPU.
+/// Runs a command under `trackway record OPTIONS`, with buffers of `bytes` for each CPU.
 pub(crate) fn trackway(
     workspace: &Workspace,
     options: &[&str],
@@ -114,8 +114,8 @@ impl Ust {
         }
     }
 
-    /// The same of its library for the allocator: the loader says so if it is not there, and goes
-    /// on without.
+    /// Returns the reason if LTTng's library for the allocator is absent: the loader warns, and
+    /// continues without it.
     pub(crate) fn absence_of_libc(workspace: &Workspace) -> Option<String> {
         let loads = || {
             let [program, nothing] = workspace.tools.nothing();
@@ -138,8 +138,8 @@ impl Ust {
         pids.join(",")
     }
 
-    /// Runs a command, with this library in front of it, while a session records what `rule`
-    /// selects to disk.
+    /// Runs a command with this library preloaded, while a session records the events of `rule` to
+    /// disk.
     pub(crate) fn record(
         &self,
         workspace: &Workspace,

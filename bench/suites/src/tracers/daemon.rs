@@ -1,13 +1,14 @@
 //! LTTng's session daemon, private to the bench: started, spoken to and ended by us, unseen by any
 //! other that runs.
 //!
-//! An ordinary user's daemon lives in LTTNG_HOME, whose name must be short: its sockets' names lie
-//! behind it, and lttng-sessiond aborts where one is longer than an address has room for
-//! (unix(7)). Root's has its sockets in /var/run/lttng, which cannot be configured, and there may
-//! be only one: so each of our processes gets a mount namespace of its own, in which a folder of
-//! ours lies over /var/run. Not over /var/run/lttng: who removes that, as another bench or daemon
-//! may, takes away what lies over it in all namespaces, and a daemon that begins then fails an
-//! assertion (lttng-tools 2.13, `notification_thread_command_list_triggers`).
+//! An ordinary user's daemon uses LTTNG_HOME, whose name must be short: it is the prefix of the
+//! sockets' names, and lttng-sessiond aborts if one is longer than an address has room for
+//! (unix(7)). Root's daemon has its sockets in /var/run/lttng, which cannot be configured, and
+//! there may be only one: so each LTTng process of the bench gets a mount namespace of its own, in
+//! which a scratch folder is mounted over /var/run. It is not mounted over /var/run/lttng: another
+//! bench or daemon that removes that folder removes the mounts over it in all namespaces, and a
+//! daemon that begins then fails an assertion (lttng-tools 2.13,
+//! `notification_thread_command_list_triggers`).
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -74,8 +75,9 @@ impl LttngHome {
     }
 }
 
-/// A name of a folder that is short enough to have sockets in it. One that is not gets a name by
-/// the descriptor that comes with it, which lasts as long as that one and leaves nothing behind.
+/// Returns a name of a folder that is short enough for sockets in it. A long name is replaced by
+/// one through the returned descriptor, which is valid as long as that is open, and leaves nothing
+/// in the file system.
 fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
     if folder.as_os_str().len() <= HOME_BYTES_MAX {
         return Ok((folder, None));
@@ -89,7 +91,7 @@ fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
 fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     let private = libc::MS_REC | libc::MS_PRIVATE;
     let (none, root) = (c"none".as_ptr(), c"/".as_ptr());
-    // SAFETY: all strings are NUL-terminated; the type and data of these mounts are not looked at.
+    // SAFETY: all strings are NUL-terminated; the kernel ignores the type and data of these mounts.
     let done = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(none, root, none, private, std::ptr::null()) == 0

@@ -1,5 +1,5 @@
-//! Tracers that are programs or crates of others, measured by one number: those that the survey
-//! and the slides compare, and those that people ask for.
+//! Tracers that are other projects' programs or crates, measured by one number: those that the
+//! survey and the slides compare, and those that users expect.
 
 use trackway_bench_engine::tracer::Tracer;
 

@@ -1,5 +1,5 @@
-//! LTTng-UST 2.13, set up as its own benchmark does: a snapshot session, whose rings are
-//! overwritten and read only afterwards, so that no consumer disturbs the measurement.
+//! LTTng-UST 2.13, set up as in its own benchmark: a snapshot session, whose rings are overwritten
+//! and read only afterwards, so that no consumer disturbs the measurement.
 
 use std::cell::{Ref, RefCell};
 use std::collections::HashMap;
@@ -91,8 +91,8 @@ impl Lttng {
             .map_err(|_| Error::output("lttng-sessiond", "it is not running"))
     }
 
-    /// Makes and starts a session that writes to a new folder, with buffers of so many bytes for
-    /// each CPU and so many sub-buffers.
+    /// Makes and starts a session that writes to a new folder, with buffers of this number of bytes
+    /// and sub-buffers for each CPU.
     fn begin(
         &self,
         workspace: &Workspace,
@@ -114,8 +114,8 @@ impl Lttng {
         session.begin_anew(&daemon, &workspace.path(TRACE))
     }
 
-    /// Records at least so many events, numbered and with the thread's id, to `folder`, and loses
-    /// none: the program waits where it is too fast. How many there are.
+    /// Records at least this number of events, numbered and with the thread's id, to `folder`,
+    /// without loss: the program waits if it is too fast. Returns their number.
     pub(crate) fn record_all(
         &self,
         workspace: &Workspace,
@@ -136,7 +136,7 @@ impl Lttng {
         };
         session.begin_anew(&daemon, folder)?;
         let mut command = self.workload(workspace)?;
-        // LTTng asks the program, too, whether it may wait.
+        // LTTng also requires the program's permission to wait.
         command.env("LTTNG_UST_ALLOW_BLOCKING", "1").args(["batches", "number"]);
         command.args([threads, batches, BATCH_EVENTS].map(|number| number.to_string()));
         child::run(&mut command, self.name())?;
@@ -163,7 +163,7 @@ impl Tracer for Lttng {
         if missing != Availability::Ready {
             return missing;
         }
-        // Whether our processes can be kept apart from others', and see our folder then.
+        // Checks that the bench's processes can be isolated from others, and still see its folder.
         let tried = LttngHome::new(workspace).and_then(|home| {
             let mut command = Command::new("sh");
             home.enter(command.args(["-c", "test -d \"$1\"", "sh"]).arg(workspace.path("")));
@@ -274,7 +274,7 @@ impl Tracer for Lttng {
         self.begin(workspace, Mode::Steady, (bytes, SUB_BUFFERS), &Case::SIMPLEST)?;
         let mut command = self.workload(workspace)?;
         let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
-        // It waits until all is written.
+        // The command waits until all is written.
         self.daemon()?.lttng(&["stop", SESSION])?;
         let trace = workspace.path(TRACE);
         let account = |emitted: &[u64]| {
@@ -324,8 +324,8 @@ fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availa
     }
 }
 
-/// Memory of the shared-memory files that these processes have open, each counted once; `None` if
-/// they may not be looked into.
+/// Returns the memory of the shared-memory files that these processes have open, each counted once;
+/// `None` without the right to inspect them.
 pub(crate) fn shared_bytes(pids: &[u32]) -> Option<u64> {
     /// Unit of `st_blocks`: stat(2).
     const BLOCK_BYTES: u64 = 512;

@@ -1,6 +1,6 @@
 //! Tracers that are Rust crates: fastrace and Tracy. Each has a package of its own, which cargo
-//! builds in the scratch folder, so that nothing of them is in Trackway; each says itself, when all
-//! is over, what has arrived where its events go.
+//! builds in the scratch folder, so that they are no dependency of Trackway. Each reports at its
+//! end the events that have arrived at its destination.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file while it records.
+//! Records by `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file while it records.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,13 +30,13 @@ pub(crate) struct Perf {
 }
 
 impl Perf {
-    /// The workload with these arguments, recorded: what it printed.
+    /// Records the workload with these arguments; returns its output.
     fn record(&self, workspace: &Workspace, arguments: &[String]) -> Result<String> {
         let Some(uprobe) = &self.uprobe else {
             return Err(Error::output(name::PERF, "it is not set up"));
         };
         let output = workspace.path(OUTPUT);
-        // It would keep another one's beside its own.
+        // perf would keep an old file next to its own.
         let _ = std::fs::remove_file(&output);
         let mut command = record(RING_BYTES, &output);
         command
@@ -52,8 +52,8 @@ impl Perf {
         let (samples, lost) = recorded(&workspace.path(OUTPUT))?;
         let mut script = Command::new("perf");
         script.args(["script", "-F", "trace", "-i"]).arg(workspace.path(OUTPUT));
-        // It shows what was recorded on one CPU and then on another by their times, which it may
-        // take for the wrong order where a thread moves: all must be there, each once.
+        // perf orders events of several CPUs by their times, and may detect a wrong order where a
+        // thread moves: all must be there, each once.
         let shown = child::run(&mut script, "perf script")?.stdout;
         let found: Vec<u64> =
             shown.lines().filter_map(|line| number_after(line, " value=")).collect();
@@ -127,8 +127,9 @@ impl Tracer for Perf {
     }
 }
 
-/// `perf record` to a file, with buffers of so many bytes for each CPU; what, and of whom, is yet
-/// to be said. It keeps no list of programs' files, which others have none of either.
+/// Makes the command `perf record` to a file, with buffers of `buffer_bytes` for each CPU; the
+/// caller adds the events and the program. It keeps no list of programs' files, as the other
+/// tracers keep none.
 pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
     let mut command = Command::new("perf");
     command.args(["record", "-q", "-N", "-B", "-m", &format!("{buffer_bytes}B"), "-o"]).arg(output);
@@ -159,7 +160,7 @@ pub(super) fn recorded(file: &Path) -> Result<(u64, u64)> {
     counts(&stats).ok_or_else(|| Error::output("perf report --stats", "there are no samples"))
 }
 
-/// The same of `perf report --stats`: lines `NAME events: COUNT`, first of all events, then of each
+/// Parses `perf report --stats`: lines `NAME events: COUNT`, first of all events, then of each
 /// under a heading of its own.
 fn counts(stats: &str) -> Option<(u64, u64)> {
     let is_of_one = |line: &&str| line.ends_with(" stats:") && !line.starts_with("Aggregated");
@@ -169,12 +170,12 @@ fn counts(stats: &str) -> Option<(u64, u64)> {
         let count: u64 = rest.split_whitespace().next()?.parse().ok()?;
         match name {
             "SAMPLE" => samples = Some(count),
-            // Records that say so, each of many samples: how many is said below, of each event.
+            // Records of losses, each for many samples; their number follows below, for each event.
             "LOST_SAMPLES" | "LOST" => lost = lost.max(count),
             _ => {}
         }
     }
-    // Of each event, where the kernel counts them (since Linux 6.0).
+    // For each event, where the kernel counts them (since Linux 6.0).
     let of_each: u64 = stats
         .lines()
         .skip_while(|line| !is_of_one(line))

@@ -15,8 +15,8 @@ const OWNER: &[u8] = b"stapsdt\0";
 const KIND: u32 = 3;
 /// Owner's length, description's length, kind.
 const HEAD_BYTES: usize = 12;
-/// Addresses in front of the texts: of the probe, of the section that tells of prelinking, and of
-/// the semaphore.
+/// Bytes of the addresses before the texts: of the probe, of the section for prelinking, and of the
+/// semaphore.
 const ADDRESSES_BYTES: usize = 24;
 
 /// A probe of a program.

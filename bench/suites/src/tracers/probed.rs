@@ -1,5 +1,5 @@
-//! ftrace, perf and bpftrace around any program with the workloads' probe: its numbers are in what
-//! they write.
+//! ftrace, perf and bpftrace around any program with the workloads' probe: its numbers are in their
+//! output.
 
 use std::path::Path;
 use std::process::Command;
@@ -68,7 +68,7 @@ impl Prober {
         }
     }
 
-    /// Runs it: what the program printed, and what became of its numbers.
+    /// Runs it; returns the program's output, and the account of its numbers.
     pub(crate) fn run(
         self,
         workspace: &Workspace,
@@ -87,7 +87,7 @@ impl Probed<'_> {
         Path::new(self.words.first().map_or("", String::as_str))
     }
 
-    /// These words, or others instead, behind those in front.
+    /// Runs these words, after those in front.
     fn run(&self, words: &[String], what: &str) -> Result<String> {
         let words = [self.before, words].concat();
         let mut command = Command::new(&words[0]);
@@ -119,7 +119,7 @@ fn by_perf(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Accoun
     let tracefs = tracefs(name::PERF)?;
     let uprobe = ftrace::probe_of(probed.program(), &tracefs, NAME)?;
     let output = workspace.path(perf::OUTPUT);
-    // It would keep another one's beside its own.
+    // perf would keep an old file next to its own.
     let _ = std::fs::remove_file(&output);
     let mut command = perf::record(probed.buffer_kib << 10, &output);
     command.args(["-e", &uprobe.for_perf()]).arg("--").args(probed.words);
@@ -133,7 +133,7 @@ fn by_bpftrace(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Ac
     let command = bpftrace::command(&script, probed.words, &output);
     let stdout = probed.run(&words(&command), name::BPFTRACE)?;
     let results = BpftraceOutput::take(&output)?;
-    // It ends the program's lines by empty ones of its own.
+    // bpftrace adds empty lines to the program's output.
     let stdout = stdout.trim().to_owned();
     let (emitted, recorded, lost) = (probed.emitted, results.count("@"), results.lost);
     Ok((stdout, Account { emitted, recorded, lost, ..Account::default() }))

@@ -30,7 +30,7 @@ pub(crate) struct Uftrace {
 }
 
 impl Uftrace {
-    /// The workload with these arguments, recorded: what it printed.
+    /// Records the workload with these arguments; returns its output.
     fn record(workspace: &Workspace, arguments: &[String]) -> Result<String> {
         workspace.clear(OUTPUT);
         let mut command = Command::new("uftrace");
@@ -109,8 +109,8 @@ fn account(replay: &str, emitted: u64) -> Result<Account> {
     numbers.account(name::UFTRACE, emitted, lost, 0)
 }
 
-/// The calls of a replay, and how many records it says are lost: lines `lab_value(17);` and
-/// `/* LOST 3 records!! */`. One that says it without a number says nothing.
+/// Parses the calls of a replay, and the number of records that it reports as lost: lines
+/// `lab_value(17);` and `/* LOST 3 records!! */`. A report without a number does not count.
 fn calls(replay: &str) -> (Numbers, u64) {
     let (mut numbers, mut lost) = (Numbers::default(), 0_u64);
     for line in BufReader::new(replay.as_bytes()).lines().map_while(|line| line.ok()) {

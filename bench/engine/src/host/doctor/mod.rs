@@ -1,15 +1,15 @@
 //! Checks for disturbances of measurements on this machine, with their remedies.
 //!
 //! ```text
-//! seen       files of the kernel, read from any root
-//! settings   how the machine is set up
-//! others     who else uses it, and who else traces
-//! programs   what adapters need
-//! noise      the same loop again and again: what is left of a second
+//! system_files     the kernel's files, read from any root
+//! settings         configuration of the machine
+//! other_processes  other processes that use the CPUs, and other tracers
+//! programs         needs of adapters
+//! noise            the same loop again and again for a second
 //! ```
 //!
-//! As in `trackway doctor`, a check is a look, which changes nothing, and a judgement, a pure
-//! function of what was seen.
+//! As in `trackway doctor`, a check consists of an observation, which changes nothing, and a
+//! judgement, a pure function of the observation.
 
 mod noise;
 mod other_processes;
@@ -35,7 +35,7 @@ const WATCHED: Duration = Duration::from_secs(1);
 pub enum Quiet {
     /// Nothing that disturbs.
     Good,
-    /// It makes figures wander, or makes them other than they would be.
+    /// It makes figures vary, or shifts them.
     Disturbs,
     /// Something is not here, or may not be used: rows will be absent.
     Missing,
@@ -81,7 +81,7 @@ impl Disturbance {
         Self { name: name.to_owned(), result, fact: fact.into(), why: None, hint: None }
     }
 
-    /// With why it matters, and what quiets it.
+    /// Makes a disturbance, with its effect and its remedy.
     fn disturbs(name: &str, fact: impl Into<String>, why: &str, hint: impl Into<String>) -> Self {
         Self { result: Quiet::Disturbs, ..Self::good(name, fact).with(why, hint) }
     }
@@ -110,7 +110,7 @@ pub fn disturbing(found: &[Disturbance]) -> usize {
     found.iter().filter(|one| one.result == Quiet::Disturbs).count()
 }
 
-/// Writes what was found to `output`, in colours if it shows them.
+/// Writes the findings to `output`, in colours if it supports them.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ pub fn print_doctor(found: &[Disturbance], output: &mut dyn Write) -> io::Result
     for one in found {
         let word = one.result.word();
         let (on, off) = Target::Output.marks(one.result.style());
-        // Padded by hand: what switches colours has no width.
+        // Padded by hand: colour sequences have no width.
         let pad = indent - 2 - width - word.len();
         let (name, fact) = (&one.name, printable(&one.fact));
         writeln!(output, "{name:width$}  {on}{word}{off}{:pad$}{fact}", "")?;

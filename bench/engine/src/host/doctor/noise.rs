@@ -39,7 +39,8 @@ impl Noise {
             let turn = Instant::now();
             let mut state = black_box(1_u64);
             for _ in 0..STEPS {
-                // What depends on the step before cannot be done at once, nor left out.
+                // Each step depends on the one before, so it can be neither parallelized nor
+                // removed.
                 state = black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
             }
             turns.push(turn.elapsed().as_nanos() as f64);

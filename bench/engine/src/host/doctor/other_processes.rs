@@ -14,7 +14,7 @@ const LOAD_MAX: f64 = 0.05;
 const STOLEN_MAX: f64 = 0.005;
 /// Largest part of the last ten seconds, in percent, that processes may have waited.
 const PRESSURE_MAX: f64 = 1.0;
-/// Programs that trace, by the names that the kernel knows them by: fifteen characters at most.
+/// Programs that trace, by their names in the kernel: fifteen characters at most.
 const TRACERS: [&str; 12] = [
     "lttng-sessiond",
     "lttng-consumerd",

@@ -128,8 +128,8 @@ fn clock(system: &SystemFiles) -> Disturbance {
 }
 
 fn timers(system: &SystemFiles) -> Disturbance {
-    // "Timer List Version", then for each clock ".resolution: 1 nsecs": for root alone. What
-    // clock_getres(2) says is the same.
+    // "Timer List Version", then for each clock ".resolution: 1 nsecs": readable by root only.
+    // clock_getres(2) returns the same value.
     let _ = system;
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `resolution` is a timespec of ours.

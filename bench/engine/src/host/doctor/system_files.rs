@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Most of a file that is read; /proc/stat has a line for each CPU, and one of all interrupts.
 const BYTES_MAX: u64 = 1 << 20;
-/// Most names of a folder that are looked at.
+/// Most names of a folder that are read.
 const NAMES_MAX: usize = 100_000;
 
 /// The files below a root.
@@ -26,7 +26,7 @@ impl SystemFiles {
         Self { root: root.to_owned() }
     }
 
-    /// Text of a file, without what surrounds it; `None` if it cannot be read.
+    /// Returns the text of a file, trimmed; `None` if it cannot be read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let file = File::open(self.root.join(path)).ok()?;
@@ -49,7 +49,7 @@ impl SystemFiles {
         names
     }
 
-    /// The value behind `name:` or `name :` on a line of its own.
+    /// Returns the value after `name:` or `name :` on a line of its own.
     pub(super) fn value(&self, path: &str, name: &str) -> Option<String> {
         let text = self.text(path)?;
         text.lines().find_map(|line| {

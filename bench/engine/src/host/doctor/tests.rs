@@ -1,11 +1,11 @@
-//! Machines that were made up, looked at.
+//! Checks of invented machines.
 
 use std::path::PathBuf;
 
 use super::*;
 use crate::host::requirements::{Need, Requirements};
 
-/// A root with these files, which goes with it.
+/// A folder with these files, removed when it is dropped.
 struct Root(PathBuf);
 
 impl Root {
@@ -26,7 +26,7 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        // A test that failed has said so.
+        // A failed test has already reported.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

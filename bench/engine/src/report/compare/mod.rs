@@ -1,8 +1,8 @@
-//! Two reports compared: what changed from one to the other, and how sure that is.
+//! A comparison of two reports: the changes from one to the other, and their certainty.
 //!
 //! ```text
-//! ranks   two lots of figures, whatever their distribution is
-//! text    what people read of it
+//! ranks   the change between two samples of figures, of any distribution
+//! text    the comparison as text
 //! ```
 //!
 //! Main invariant: a slower machine makes no tracer slower. A row is compared by the ratio of its
@@ -28,15 +28,15 @@ pub use text::print_comparison;
 
 /// Most bytes of a report that is read.
 const REPORT_BYTES_MAX: u64 = 256 << 20;
-/// Fewest rounds that something can be said from.
+/// Fewest rounds for a verdict.
 const ROUNDS_MIN: usize = 6;
 /// Smallest change that is reported, however certain it is: the layout of memory and other work of
 /// the machine make this difference between two runs.
 const LEAST: f64 = 0.02;
-/// By how much the part of events that is lost differs where that is told, from 0 to 1.
+/// Least difference of the part of lost events that is reported, from 0 to 1.
 const LOST_LEAST: f64 = 0.01;
-/// Least part that a yardstick's figure is of what timing takes, where that was subtracted: what is
-/// less, as a bare routine is, is nought but for noise, and nothing to measure by.
+/// Least ratio of a yardstick's figure to the cost of timing, where that was subtracted: a smaller
+/// figure, such as a bare routine's, is zero but for noise, and cannot be a yardstick.
 const LEFT_LEAST: f64 = 0.1;
 /// Rows that are nearest to no tracer at all, which is the best yardstick.
 const YARDSTICKS: [&str; 7] =
@@ -102,7 +102,7 @@ pub struct RowChange {
     pub relative: Option<Shift>,
     /// The verdict.
     pub verdict: Changed,
-    /// Why, where that is not told by figures.
+    /// The reason, if the figures do not decide.
     pub reason: Option<String>,
 }
 
@@ -110,21 +110,21 @@ pub struct RowChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Changed {
-    /// It is worse, surely: slower, or larger.
+    /// The row is certainly worse: slower, or larger.
     Worse,
-    /// It was measured, and has failed now.
+    /// The row was measured before, and has failed now.
     Broken,
-    /// It is better, surely.
+    /// The row is certainly better.
     Better,
-    /// It is the same, to 2 %, surely.
+    /// The row is certainly the same, to 2 %.
     Same,
     /// No difference was shown.
     NotShown,
-    /// There are too few rounds to say anything.
+    /// There are too few rounds for a verdict.
     TooFewRounds,
-    /// Others are told in terms of it: what changed is the machine.
+    /// The row is the yardstick of others: its change is that of the machine.
     Yardstick,
-    /// It is a time, and there is nothing that both can be told in terms of.
+    /// The row is a time, and there is no yardstick in both reports.
     NothingBeside,
     /// Only the first report has a figure.
     OnlyBefore,
@@ -167,7 +167,7 @@ impl RowChange {
 ///
 /// # Errors
 ///
-/// If it cannot be read, or is not what `trackway bench` writes; the error says which.
+/// If it cannot be read, or is not written by `trackway bench`; the error has the reason.
 pub fn read_report(path: &Path) -> std::result::Result<Report, Error> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(Error::io(format!("cannot open {name}")))?;
@@ -287,7 +287,7 @@ fn changes(
         one.tracer == other.tracer && one.case == other.case && one.unit == other.unit
     };
     let mut found = Vec::new();
-    // Rows of the same names are told apart by their turn: the second goes with the second.
+    // Rows of the same names are matched by their order: the second with the second.
     let mut taken = vec![false; after.len()];
     for row in before {
         let partner = (0..after.len()).find(|&at| !taken[at] && is_pair(row, &after[at]));
@@ -300,7 +300,7 @@ fn changes(
     }
     let new = after.iter().zip(&taken).filter(|one| !one.1 && is_wanted(one.0));
     found.extend(new.map(|(row, _)| change(name, None, Some(row))));
-    // Neither has a figure: nothing to say.
+    // Without any figure there is nothing to compare.
     found.retain(|change| change.before.is_some() || change.after.is_some());
     for change in &mut found {
         relate(change, before, after);
@@ -394,7 +394,7 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
         let row = find(rows, &change.tracer, &change.case)?;
         let other = find(rows, &tracer, &case)?;
         let pairs = row.samples.iter().zip(&other.samples);
-        // Nothing can be told in terms of nought.
+        // Division by zero has no result.
         let other = |other: &Option<f64>| other.filter(|other| *other > 0.0);
         Some(pairs.filter_map(|(one, baseline)| Some((*one)? / other(baseline)?)).collect())
     };
@@ -407,8 +407,8 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
     change.yardstick = Some(if is_same_case { tracer } else { format!("{tracer}, {case}") });
 }
 
-/// A row that is not ours, of both reports, in the same unit: of the same case, if there is one;
-/// the one that is nearest to no tracer, or whose figures wander least.
+/// Returns a row that does not belong to Trackway, of both reports, in the same unit: of the same
+/// case, if there is one; the one that is nearest to no tracer, or whose figures vary least.
 fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
     let wander = |row: &Row| {
         let spread = row.spread.filter(|spread| spread.median > 0.0);
@@ -431,7 +431,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
         let is_it = |other: &Row| other.tracer == row.tracer && other.case == row.case;
         after.iter().filter(can_be).any(is_it)
     };
-    // A yardstick is not measured by itself, nor by what is not one.
+    // A yardstick is not compared with itself, nor with a row that is no yardstick.
     let known = |tracer: &str| YARDSTICKS.iter().position(|one| *one == tracer);
     let own = known(&change.tracer);
     let rank = |row: &Row| (row.case != change.case, known(&row.tracer).unwrap_or(usize::MAX));
@@ -443,7 +443,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
     is_nearer.then(|| (best.tracer.clone(), best.case.clone()))
 }
 
-/// Says of all rows that can be compared what they are; how many there are.
+/// Sets the verdicts of all rows that can be compared; returns their number.
 fn judge(rows: &mut [RowChange]) -> usize {
     let mut comparable: Vec<&mut RowChange> = rows
         .iter_mut()

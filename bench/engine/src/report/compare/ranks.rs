@@ -15,15 +15,15 @@ const DEVIATIONS: f64 = 1.959_964;
 pub struct Shift {
     /// The ratio: the median of all ratios between the two samples.
     pub times: f64,
-    /// Between which the true ratio lies with 95 % confidence, where that can be said.
+    /// Interval of the true ratio with 95 % confidence, if there is one.
     pub interval: Option<(f64, f64)>,
     /// Probability that figures differ at least this much if nothing has changed: from 0 to 1.
     pub chance: f64,
 }
 
 impl Shift {
-    /// From `before` to `after`; `None` if there is none of one, or ratios mean nothing, as figures
-    /// are not greater than nought.
+    /// Computes the change from `before` to `after`; `None` if one is empty, or figures are not
+    /// greater than zero, so that ratios have no meaning.
     pub fn of(before: &[f64], after: &[f64]) -> Option<Self> {
         let logarithms = |figures: &[f64]| -> Option<Vec<f64>> {
             let few = &figures[..figures.len().min(FIGURES_MAX)];
@@ -39,7 +39,7 @@ impl Shift {
         let pairs = ratios.len();
         let above = ratios.iter().filter(|ratio| **ratio > 0.0).count() as f64;
         let equal = ratios.iter().filter(|ratio| **ratio == 0.0).count() as f64;
-        // How many pairs say that it is less, or more, whichever are fewer.
+        // Number of pairs in which it is less, or more, whichever is smaller.
         let fewer = (above + equal / 2.0).min(pairs as f64 - above - equal / 2.0);
         let chances = Chances::of(before.len(), after.len());
         let middle = f64::midpoint(ratios[(pairs - 1) / 2], ratios[pairs / 2]);
@@ -47,7 +47,7 @@ impl Shift {
             let (low, high) = (ratios.get(rank)?, ratios.get(pairs.checked_sub(1 + rank)?)?);
             (low <= high).then_some((low.exp(), high.exp()))
         });
-        // Rounded away from what would be surprising: ties make it so no less likely.
+        // Rounded to the safe side: ties make a result no less likely.
         Some(Self { times: middle.exp(), interval, chance: chances.at_most(fewer.ceil()) })
     }
 }
@@ -69,7 +69,7 @@ impl Chances {
         Self { exact, pairs, deviation }
     }
 
-    /// Chance of at most so many pairs, in either direction.
+    /// Returns the probability of at most this number of pairs, in either direction.
     fn at_most(&self, pairs: f64) -> f64 {
         let one_way = if self.exact.is_empty() {
             cumulative_normal((pairs + 0.5 - self.pairs / 2.0) / self.deviation)
@@ -136,10 +136,10 @@ fn cumulative_normal(deviations: f64) -> f64 {
     if deviations < 0.0 { above } else { 1.0 - above }
 }
 
-/// The least chance that lots of so many figures can come to: that all of one are less than all of
-/// the other.
+/// Returns the least probability for samples of these sizes: all figures of one are less than all
+/// of the other.
 pub(super) fn least_chance(one: usize, other: usize) -> f64 {
-    // Of all orders of both, one has no pair: one over the binomial coefficient; both ways.
+    // One of all orders of both has no pair: one over the binomial coefficient; two-sided.
     let (few, all) = (one.min(other), one + other);
     let orders: f64 = (0..few).map(|at| (all - at) as f64 / (few - at) as f64).product();
     (2.0 / orders).min(1.0)

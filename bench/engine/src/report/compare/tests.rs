@@ -181,7 +181,7 @@ fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
     let changed = |one: &Report, other: &Report| {
         verdicts(one, other).into_iter().map(|row| row.1).collect::<Vec<_>>()
     };
-    // A time with nothing beside it says nothing, on the same machine, either.
+    // A time without a yardstick gives no verdict, on the same machine, either.
     let expected = [Changed::Better, Changed::Worse, Changed::NothingBeside];
     let of_ours = |all: Vec<Changed>| [all[0], all[1], all[3]];
     assert_eq!(of_ours(changed(&one, &other)), expected);
@@ -199,7 +199,7 @@ fn a_slower_machine_is_not_slower_surely_where_nothing_is_beside() {
     let found = compare(&at(1.0), &at(1.3), &[]);
     assert_eq!((found.rows[0].verdict, found.has_worse()), (Changed::NothingBeside, false));
     assert!(text_of(&found).contains("nothing beside it to measure the machine by"));
-    // Nor where the yardstick is nought; a round in which it is counts for nothing.
+    // Nor where the yardstick is zero; a round in which it is does not count.
     let nought = |machine: f64, noughts: usize| {
         let yardstick = figures_near(10.0, machine).enumerate();
         let yardstick = yardstick.map(|(at, it)| if at < noughts { 0.0 } else { it });
@@ -260,7 +260,7 @@ fn what_cannot_be_shown_is_said_with_what_would_show_it() {
         (&json["reach"]["blind"], &json["rows"][0]["could_be_shown"]),
         (&634.into(), &false.into())
     );
-    // What it says that it takes is enough.
+    // The reported number of rounds is enough.
     let enough = lot(634, 9);
     assert!(enough.has_worse() && enough.reach.blind == 0);
     assert!(!text_of(&enough).contains("can be shown"));
@@ -279,7 +279,7 @@ fn who_loses_more_is_told_and_not_faster_without_a_word_of_it() {
     for part in ["faster, lost 12.0 % (before: 0 %)", "1 row: another part of its events is lost"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // Also where the figures are the same; and not what two runs differ by.
+    // Also where the figures are the same; and not by as much as two runs differ.
     let same = compare(&lossy(20.0, 1), &lossy(20.0, 0), &[]);
     assert_eq!(same.losing().count(), 1);
     let near = compare(&lossy(20.0, 400), &lossy(20.0, 405), &[]);

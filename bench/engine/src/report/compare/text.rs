@@ -1,4 +1,4 @@
-//! A comparison as people read it: what is worse first, what is the same counted.
+//! A comparison as text: worse rows first; the number of rows that are the same.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use crate::figures::{figure, times};
 use crate::report::table::Table;
 use crate::results::Unit;
 
-/// Writes what changed to `output`: rows that did, or all.
+/// Writes the changed rows to `output`, or all.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ fn name(row: &RowChange) -> String {
     format!("{suite}: {tracer}: {case}")
 }
 
-/// A part, to a tenth of a percent; less than that is not nought.
+/// Formats a part, to a tenth of a percent; a smaller part is not shown as zero.
 fn percent(part: f64) -> String {
     match part * 100.0 {
         0.0 => "0 %".to_owned(),
@@ -206,7 +206,8 @@ fn can_be_shown(reach: &Reach) -> Option<String> {
     })
 }
 
-/// Names are from a file, which may hold anything; a terminal is not to be told by them what to do.
+/// Replaces control characters: names come from a file, which may hold anything, and must not
+/// control the terminal.
 fn one_line(text: &str) -> String {
     text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

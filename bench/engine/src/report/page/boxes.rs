@@ -1,5 +1,5 @@
-//! Box plots: half of all figures are in the box, whiskers end at what is not unusual, and each
-//! outlier is a mark. The form is Tukey's; what it shows is the thesis' Figure 3.1.
+//! Box plots: half of all figures are in the box, whiskers end at the last usual figure, and each
+//! outlier is a mark. The form is Tukey's; the content is the thesis' Figure 3.1.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::stats::{Quartiles, ends, merged};
 
 /// Room on the right, for the middle figure and the greatest.
 const FIGURES: f64 = 112.0;
-/// Fewest rounds that a box says something of.
+/// Fewest rounds for a box.
 const ROUNDS_MIN: usize = 6;
 /// Legend of a box.
 const BOX: &str = "half are in the box, far ones are points; middle … greatest";

@@ -9,7 +9,7 @@ use crate::figures::{figure, times_between};
 use crate::null_control;
 use crate::results::{Bar, EMPTY_LOOP, Report, Row, RowStatus, SuiteRows, TRACKWAY, Verdict};
 
-/// Most others that stand beside ours in a line.
+/// Most other tracers next to Trackway in a line.
 const OTHERS_MAX: usize = 12;
 
 /// Suffix of the names of tracers that are loaded and record nothing.
@@ -25,7 +25,7 @@ pub(super) fn draw(report: &Report) -> String {
     html + "</section>\n"
 }
 
-/// A line for each suite: ours beside the others in one case.
+/// Returns a line for each suite: Trackway next to the others in one case.
 fn headlines(report: &Report) -> String {
     let lines: String =
         report.ordered().filter_map(|(name, suite)| headline(name, suite)).collect();
@@ -43,7 +43,7 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let rows = in_one_case(suite)?;
     let (ours, mut others): (Vec<&Row>, Vec<&Row>) =
         rows.into_iter().partition(|row| row.tracer.starts_with("trackway"));
-    // Ours as it is used; or else one that is told in terms of another.
+    // Trackway in its default use; or else a row with a baseline.
     let is_on = |row: &&&Row| !row.tracer.ends_with(OFF);
     let chosen = ours
         .iter()
@@ -60,7 +60,7 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let good = |row: &Row| {
         row.median().map_or(f64::MAX, |it| if unit.more_is_better() { -it } else { it })
     };
-    // What a program pays for a tracer that is off, and the loop alone, are in the figures.
+    // The cost of a tracer that is off, and of the loop alone, is in the figures.
     if !ours.tracer.ends_with(OFF) {
         others.retain(|row| !row.tracer.ends_with(OFF) && row.tracer != EMPTY_LOOP);
     }
@@ -87,7 +87,7 @@ fn in_one_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
     let measured = |row: &&Row| row.spread.is_some() && !row.is_control;
     let count =
         |row: &Row| suite.rows.iter().filter(measured).filter(|it| is_same_case(it, row)).count();
-    // What a suite is about comes first.
+    // The suite's own unit comes first.
     let unit = suite.rows.iter().find(measured)?.unit;
     let candidates: Vec<&Row> =
         suite.rows.iter().filter(measured).filter(|row| row.unit == unit).collect();
@@ -107,7 +107,7 @@ fn is_same_case(one: &Row, other: &Row) -> bool {
     one.case == other.case && one.unit == other.unit
 }
 
-/// A tracer with its figure, and how many times as much that is as whose.
+/// Formats a tracer with its figure, and its ratio to the baseline.
 fn comparison(suite: &SuiteRows, row: &Row) -> String {
     let Some(median) = row.median() else { return String::new() };
     let mut text =
@@ -200,7 +200,7 @@ fn reasons(report: &Report) -> String {
     if missing_figures.is_empty() {
         return String::new();
     }
-    // What should have worked comes first.
+    // Failures come first.
     missing_figures.sort_by_key(|missing| match missing.row.status {
         RowStatus::Failed => 0,
         RowStatus::Measured => 1,

@@ -122,7 +122,7 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     Some(plot.finish())
 }
 
-/// Marks of all x, and what they are.
+/// Draws the marks of all x, with their meaning.
 fn draw_axis(plot: &mut Plot, along: &Along, bottom: f64, words: &str) {
     let mut free = f64::NEG_INFINITY;
     for at in &along.marks {

@@ -17,7 +17,7 @@ pub(super) const PANEL: f64 = 430.0;
 pub(super) const HEADING_LETTERS: usize = 64;
 /// From one row to the next.
 pub(super) const ROW: f64 = 18.0;
-/// Colours of the page by what tracers' names begin with: the same in every figure. Others have
+/// Colours of the page by the beginnings of tracers' names: the same in every figure. Others have
 /// the last.
 const FAMILIES: [(&str, &str); 10] = [
     ("trackway", "c0"),
@@ -31,7 +31,7 @@ const FAMILIES: [(&str, &str); 10] = [
     ("uftrace", "c5"),
     ("", "c6"),
 ];
-/// Most rows of a panel: half of what goes on a page of paper.
+/// Most rows of a panel: half of a printed page.
 const ROWS_MAX: usize = 32;
 /// Least room for a figure on an axis.
 const MARK_WIDTH: f64 = 36.0;
@@ -66,7 +66,7 @@ pub(super) fn axis_words(unit: Unit, scale: &Scale) -> String {
     format!("{} on a {} scale; {}", unit.words(), scale.kind(), unit.which_is_better())
 }
 
-/// Words that fit: what is left out is in the middle, as names differ at their ends.
+/// Returns words that fit: the middle is left out, as names differ at their ends.
 pub(super) fn clipped(words: &str, most: usize) -> String {
     let letters: Vec<char> = words.chars().collect();
     if letters.len() <= most {
@@ -111,7 +111,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// An empty one, of this width and height, that says in words what it shows.
+    /// Makes an empty plot of this width and height, with its title in words.
     pub(super) fn new(title: &str, (width, height): (f64, f64)) -> Self {
         let title = escaped(title);
         let class = if width > PANEL { " class=\"whole\"" } else { "" };
@@ -206,7 +206,7 @@ pub(super) fn spread_apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
     for pair in order.windows(2) {
         places[pair[1]] = places[pair[1]].max(places[pair[0]] + ROW);
     }
-    // What was moved below the plot pushes the others up again.
+    // Labels that were moved below the plot push the others up again.
     let mut limit = bottom;
     for &at in order.iter().rev() {
         places[at] = places[at].min(limit);

@@ -1,5 +1,5 @@
-//! Frequency polygons: how often which figure was seen, a line for each tracer (thesis, Figure
-//! 3.2). Both axes are logarithmic: what is rare is what a tail is made of.
+//! Frequency polygons: figures and their frequencies, a line for each tracer (thesis, Figure 3.2).
+//! Both axes are logarithmic: rare figures make up a tail.
 
 use super::plot::{
     Figure, HEADING_LETTERS, PANEL, Plot, ROW, axis_words, by_case, clipped, mark_along,
@@ -20,17 +20,17 @@ const BOTTOM_MARGIN: f64 = 10.0;
 const HEIGHT: f64 = 180.0;
 /// Parts of the axis that figures are counted in.
 const PARTS: usize = 60;
-/// Most lines that can be told from each other; a case of more has several plots.
+/// Most distinguishable lines; a case with more has several plots.
 const LINES_MAX: usize = 7;
 /// From one marker of a line to the next, in parts.
 const MARKER_EVERY: usize = 8;
-/// Fewest events of a case whose shares say something; of fewer there is the box plot.
+/// Fewest events of a case for meaningful shares; with fewer there is the box plot.
 const EVENTS_MIN: u64 = 200;
 /// Names side by side, and room for each.
 const NAMES_ACROSS: usize = 2;
 const NAME_WIDTH: f64 = 205.0;
 
-/// A plot for each case, with a line for each tracer whose single events are known.
+/// Draws a plot for each case, with a line for each tracer whose single events are known.
 pub(super) fn draw(rows: &[&Row], strokes: &Strokes<'_>) -> Option<Figure> {
     let has_many = |row: &&Row| row.tail.is_some_and(|tail| tail.count >= EVENTS_MIN);
     let has_line = |row: &&Row| !row.histogram.is_empty() && !row.is_control && has_many(row);
@@ -121,7 +121,7 @@ fn panel(
     plot.finish()
 }
 
-/// A line that comes from the bottom, and goes back to it where nothing was seen.
+/// Returns a line that comes from the bottom, and goes back to it where there is no figure.
 fn points(parts: &[f64], x_of: &dyn Fn(f64) -> f64, y_of: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
     let middle = |at: usize| x_of((at as f64 + 0.5) / PARTS as f64);
     let is_near = |at: usize| {
@@ -132,7 +132,7 @@ fn points(parts: &[f64], x_of: &dyn Fn(f64) -> f64, y_of: &dyn Fn(f64) -> f64) -
     shown.map(|at| (middle(at), y_of(parts[at]))).collect()
 }
 
-/// A part in percent, as short as it can be said.
+/// Formats a part in percent, as short as possible.
 fn percent(part: f64) -> String {
     let percent = part * 100.0;
     if percent >= 1.0 {

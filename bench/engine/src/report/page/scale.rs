@@ -9,13 +9,12 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Around these; `None` if there is none that can be shown. Where all are nought, there is
-    /// nothing to see.
+    /// Returns a scale for these figures; `None` if none can be shown, or all are zero.
     pub(super) fn covering(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
         let deepest = figures.iter().copied().fold(0.0, f64::min);
         let (least, most) = bounds(figures.into_iter()).or((deepest < 0.0).then_some((1.0, 1.0)))?;
-        // What measuring is taken out of may be less than nothing: not far on a scale of all.
+        // A difference may be less than zero: by little on a scale of all figures.
         if deepest < -0.01 * most {
             return Some(Self { from: -nice(-deepest), to: nice(most), is_log: false });
         }

@@ -1,5 +1,5 @@
-//! Stacks: what the parts of one event take, one behind the other (survey, Figure 10); a bar for
-//! each tracer. Parts have numbers, by which they are told below it, each with its figure.
+//! Stacks: the parts of one event, one after the other (survey, Figure 10); a bar for each tracer.
+//! Parts have numbers, which refer to the list below the bar, with a figure for each.
 
 use super::plot::{Figure, Plot, WIDTH, axis_below, axis_words, clipped};
 use super::scale::Scale;

@@ -74,7 +74,8 @@ impl Shape {
 pub(super) struct Strokes<'a>(Vec<&'a str>);
 
 impl<'a> Strokes<'a> {
-    /// For these, of which some may be named several times. Ours as it is used has the whole line.
+    /// Makes the lines of these tracers, some of which may occur several times. Trackway in its
+    /// default use has the solid line.
     pub(super) fn of(tracers: impl IntoIterator<Item = &'a str>) -> Self {
         let mut known = vec![TRACKWAY];
         for tracer in tracers {

@@ -1,5 +1,5 @@
-//! All rows of one unit, with what is known of them: columns that no row needs are not there. What
-//! the figures show, too, is folded away, and not on paper.
+//! All rows of one unit, with all of their figures: columns that no row needs are left out. Tables
+//! that repeat a plot are folded, and not printed.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::figures::{figure, number, times_between};
 use crate::results::{Row, SuiteRows};
 use crate::stats::{Spread, Tail};
 
-/// A column: its head, and what a row has there.
+/// A column: its head, and the text of a row in it.
 type Column<'a> = (String, Box<dyn Fn(&Row) -> Option<String> + 'a>);
 
-/// Tables of what was measured, rows by their cases; nothing if that is nothing.
+/// Formats the tables of measured rows, by their cases; empty if there are none.
 pub(super) fn draw(suite: &SuiteRows, rows: &[&Row]) -> String {
     let Some(unit) = rows.first().map(|row| row.unit.words()) else { return String::new() };
     let mut also = accounts();
@@ -29,7 +29,7 @@ pub(super) fn draw(suite: &SuiteRows, rows: &[&Row]) -> String {
     html + &folded("What else is known", &table(rows, also))
 }
 
-/// Behind a line that opens it.
+/// Puts a text under a line that unfolds it.
 pub(super) fn folded(title: &str, html: &str) -> String {
     if html.is_empty() {
         return String::new();
@@ -122,7 +122,7 @@ fn tails() -> Vec<Column<'static>> {
     ]
 }
 
-/// Columns of what became of events.
+/// Returns the columns of accounts.
 fn accounts() -> Vec<Column<'static>> {
     let counted =
         |of: fn(&Row) -> Option<u64>| move |row: &Row| of(row).map(|count| number(count as f64));

@@ -1,4 +1,4 @@
-//! Cases in words: for programs they are short; people read what they mean.
+//! Cases in words: their names are short, for programs; these are for people.
 
 use crate::case::Payload;
 use crate::results::Row;

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! observe    a program's loop, timed, sampled, stepped through
-//! parts      which instruction belongs to which part
+//! parts      the part of each instruction
 //! ```
 //!
-//! Main invariant: parts add up to the whole. Each sample counts once, and what is on no ordinary
-//! event's way is a row of its own.
+//! Main invariant: parts add up to the whole. Each sample counts once, and code outside ordinary
+//! events has a row of its own.
 
 mod observe;
 mod parts;
@@ -41,7 +41,7 @@ const SAMPLED_MAX: f64 = 20_000.0;
 /// Events before those that are stepped through.
 const WARM_UP_EVENTS: u64 = 20_000;
 
-/// A tracer's way to record.
+/// A tracer in one configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TracerVariant {
     tracer: &'static str,
@@ -107,7 +107,8 @@ impl Breakdown {
         }
     }
 
-    /// Runs a way's program: what it said, what the recorder said, and what became of the events.
+    /// Runs a variant's program; returns its report, the recorder's report, and the account of the
+    /// events.
     fn run(
         &self,
         workspace: &Workspace,
@@ -196,7 +197,7 @@ impl Breakdown {
         Ok(Some(PartCounts::of(&event, &parts_of_event)))
     }
 
-    /// Makes ready what a way needs: an entry that says why it cannot be had, if it cannot.
+    /// Prepares a variant; the entry has the reason if that is not possible.
     fn set_up(&mut self, context: &SuiteContext<'_>, variant: TracerVariant) -> Result<Entry> {
         context.progress.show_step(&format!("setting up {}", variant.tracer));
         if let Some(reason) = missing(context.workspace, variant) {
@@ -221,7 +222,7 @@ impl Breakdown {
     }
 }
 
-/// Why a way cannot be looked into here.
+/// Returns the reason why a variant cannot be observed here.
 fn missing(workspace: &Workspace, variant: TracerVariant) -> Option<String> {
     if cfg!(not(target_arch = "x86_64")) {
         return Some("instructions are told apart on x86-64 only".to_owned());

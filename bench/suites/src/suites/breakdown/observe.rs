@@ -1,5 +1,5 @@
-//! A program's loop of events, looked at from outside: how long it takes, at which instruction it
-//! is while it is sampled (by perf), and which instructions an event has (by stepping through it).
+//! A program's loop of events, observed from outside: its duration, the instruction at each sample
+//! (by perf), and the instructions of an event (by stepping through it).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::parts::{Address, Instruction, PROGRAM};
 const STEPS_MAX: u64 = 400_000;
 /// Events that are stepped through, of those that the program has for it.
 const STEPPED: usize = 12;
-/// The program's own limit, for who asks it to step.
+/// Most additional events, a limit of the program itself.
 pub(super) const STEPPED_MORE: u64 = 16;
 /// From one sample to the next, in ns.
 pub(super) const PERIOD_NS: u64 = 50_000;
@@ -147,7 +147,7 @@ pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>
     let finished = running.finish();
     let mut found = stepped?;
     finished?;
-    // As most are: of that many instructions.
+    // The most frequent number of instructions.
     let lengths: Vec<usize> = found.iter().map(Vec::len).collect();
     let times = |length: usize| lengths.iter().filter(|other| **other == length).count();
     let usual = (0..found.len()).max_by_key(|&at| times(lengths[at]));
@@ -191,8 +191,8 @@ fn events(
     Err(Error::output("stepping", format_args!("found {} events", found.len())))
 }
 
-/// Says of each instruction in these modules which functions it is of, by `addr2line`, which comes
-/// with the compiler (binutils). `files` says where modules are.
+/// Finds the functions of each instruction in these modules, by `addr2line`, which comes with the
+/// compiler (binutils). `files` returns the file of a module.
 pub(super) fn name_functions(
     event: &mut [Instruction],
     files: impl Fn(&str) -> Option<String>,

@@ -1,16 +1,17 @@
 //! The parts of an event, and which of its instructions belongs to which.
 //!
-//! An instruction's part is told by what is known of it: in Trackway's library by the functions
-//! that it was inlined from, as the debugging information has them; in LTTng-UST's, whose packages
-//! have none, by which call of its probe it is in. The probe makes three, in this order: reserve,
-//! write (one for each field), commit. An instruction that several parts go through, such as those
-//! of `__tls_get_addr`, belongs to each as often as that goes through it.
+//! The part of an instruction depends on the available information. In Trackway's library it
+//! follows from the functions that the instruction was inlined from, by the debugging information.
+//! In LTTng-UST's, whose packages have none, it follows from the call of the probe that contains
+//! it. The probe makes three calls, in this order: reserve, write (one for each field), commit. An
+//! instruction that several parts execute, such as those of `__tls_get_addr`, belongs to each in
+//! proportion to its executions.
 
 use std::collections::BTreeMap;
 
 use trackway_bench_engine::host::ptrace::Kind;
 
-/// A part of an event's way.
+/// A part of the work for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     /// The loop, and whether the event is on.
@@ -34,7 +35,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// All of them, in the order of an event's way.
+    /// All of them, in the order of their execution.
     pub(super) const ALL: [Self; 9] = [
         Self::Site,
         Self::Staging,
@@ -163,8 +164,8 @@ pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
     with_waits(event, event.iter().enumerate().map(part).collect())
 }
 
-/// Counts what is right behind an instruction that everything waits for with that: there the
-/// samples of the waiting are.
+/// Adds the instructions right after an instruction that stalls the processor to its part: samples
+/// of the stall fall on them.
 fn with_waits(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
     for (at, one) in event.iter().enumerate().rev() {
         if one.kind != Kind::Plain && at + 1 < parts.len() {
@@ -218,7 +219,7 @@ pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
             _ => Part::Copy,
         };
         parts[call.clone()].fill(part);
-        // The place is had by an atomic instruction; what is left to be done then is the header.
+        // An atomic instruction reserves the space; the rest of the call is the header.
         let locked = event[call.clone()].iter().rposition(|one| one.kind == Kind::Locked);
         if let Some(locked) = locked.filter(|_| number == 0) {
             parts[call.start + locked + 1..call.end].fill(Part::Header);

@@ -2,8 +2,8 @@
 //! loop, one by one, or step by step.
 //!
 //! ```text
-//! turn    what a tracer does when it has its turn
-//! which   the suites: what there is to do in each
+//! turn    the measurement of a tracer in one turn
+//! which   the suites, by their turns
 //! ```
 
 mod turn;
@@ -22,7 +22,7 @@ use turn::Turn;
 
 pub(crate) use turn::{THREADS, of_batches};
 
-/// A row: which tracer does what.
+/// A row: the tracer and its turn.
 #[derive(Debug, Clone, Copy)]
 struct RowSpec {
     tracer: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Events {
     turns: fn(usize) -> Vec<Turn>,
     /// Returns true if the suite has rows for the tracer of this name.
     takes: fn(&str) -> bool,
-    /// The tracers that others are told in terms of: the first that does the same case.
+    /// Baselines in order: each row gets the first that has the same case.
     baselines: &'static [&'static str],
     tracers: Vec<Box<dyn Tracer>>,
     rows: Vec<RowSpec>,
@@ -77,7 +77,7 @@ impl Events {
         turns.map(|turn| RowSpec { tracer, turn }).collect()
     }
 
-    /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+    /// Prepares a tracer; the entry has the reason if that is not possible.
     fn set_up(&mut self, tracer: usize, context: &SuiteContext<'_>) -> Result<Entry> {
         let tracer = &mut self.tracers[tracer];
         if context.settings.quick
@@ -93,7 +93,7 @@ impl Events {
             Availability::Ready => match tracer.set_up(context.workspace) {
                 Ok(()) => Ok(Entry::default()),
                 Err(Error::Interrupted) => Err(Error::Interrupted),
-                // It is here, and should have worked.
+                // The tracer is installed, and should have worked.
                 Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
             },
         }
@@ -161,7 +161,7 @@ impl Suite for Events {
             let ready = self.set_up(tracer, context)?;
             found.extend(rows.into_iter().map(|row_spec| (self.entry(row_spec, &ready), row_spec)));
         }
-        // Cases in the order in which the suite has them, and of each the tracers in theirs.
+        // Rows are in the order of the suite's cases, and within each case in that of the tracers.
         let turns = (self.turns)(context.cpus);
         found.sort_by_key(|(_, row_spec)| turns.iter().position(|turn| *turn == row_spec.turn));
         let (mut entries, rows): (Vec<Entry>, Vec<RowSpec>) = found.into_iter().unzip();
@@ -200,7 +200,7 @@ impl Events {
         Ok(())
     }
 
-    /// The first row of the tracer that others are told in terms of, a second time.
+    /// Adds the control: the first row of the first baseline, a second time.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let first =
             entries.iter().position(|entry| Some(&&*entry.tracer) == self.baselines.first());
@@ -212,8 +212,8 @@ impl Events {
     }
 }
 
-/// Each row beside the one in the same case of the first of these tracers that has one, unless it
-/// is that.
+/// Sets the baseline of each row: the row of the same case of the first of these tracers that has
+/// one, unless it is that row.
 fn set_baselines(entries: &mut [Entry], names: &[&str]) {
     let others: Vec<Option<usize>> = entries
         .iter()

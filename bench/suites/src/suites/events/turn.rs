@@ -52,8 +52,8 @@ pub(super) enum Turn {
     Steps(Case),
     /// Starts of its program: µs.
     Starts,
-    /// Two threads at full speed, to files, with buffers of so many bytes for each CPU: events a
-    /// second that arrive.
+    /// Two threads at full speed, to files, with buffers of this number of bytes for each CPU:
+    /// events per second that arrive.
     Flow(u64),
 }
 
@@ -94,16 +94,16 @@ impl Turn {
         match self {
             Self::Batches(case, Mode::Overwrite) => tracer.supports(&case),
             Self::Batches(case, mode) => tracer.records() && has(&case, mode),
-            // What takes less than the clock can tell is measured in loops alone. So are bindings,
-            // which have the same events.
+            // Events that take less than the clock's resolution are measured in loops only. So are
+            // bindings, which have the same events.
             Self::Singles(case, mode) => {
                 let is_bound = [name::CXX, name::RUST].contains(&name);
                 has(&case, mode) && !name.ends_with("-off") && name != name::EMPTY && !is_bound
             }
-            // What the kernel does for an event is no instruction of the program's.
+            // The kernel's work for an event is not in the program's instructions.
             Self::Steps(case) => has(&case, Mode::Overwrite) && !tracers::is_external(name),
             Self::Starts => tracer.starts_programs(),
-            // How it depends on memory is asked of one of ours, and of the other.
+            // The dependence on memory is measured for one variant of Trackway and of LTTng.
             Self::Flow(bytes) => {
                 let is_asked = [name::TRACKWAY, name::LTTNG].contains(&name);
                 tracer.streams() && (is_asked || bytes == FLOW_BYTES)
@@ -157,7 +157,7 @@ impl Turn {
     }
 }
 
-/// Events a second until all were written, and what else there is to know.
+/// Returns the sample of a flow: events per second until all were written, and the extra figures.
 fn of_flow(flow: &Flow) -> Sample {
     let (recorded, emitted) = (flow.account.recorded as f64, flow.account.emitted as f64);
     let extra = vec![
@@ -196,7 +196,7 @@ fn singles(
 ) -> Result<Sample> {
     let (warm, turns, events, rest_us) = match mode {
         Mode::Overwrite => (ROUND_EVENTS, 20, 5000, 0),
-        // More than the buffers hold: what is not lost was drained meanwhile.
+        // More events than the buffers hold: those that are not lost were drained meanwhile.
         Mode::Steady => (BATCH_EVENTS, 120, 5000, REST_US),
         Mode::Producer => (BATCH_EVENTS, 20, 5000, 0),
     };
@@ -223,8 +223,8 @@ fn starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample>
     Ok(Sample { figure, extra, ..Sample::default() })
 }
 
-/// ns of an event, of batches that count: the median, which does not see those that were
-/// interrupted, and beside it the mean, which does.
+/// Returns ns of an event over the counted batches: the median, which excludes interrupted batches,
+/// and as an extra figure the mean, which includes them.
 pub(crate) fn of_batches(batches: &[Batch], plan: &Plan) -> Result<Sample> {
     let counted = || batches.iter().filter(|batch| batch.number >= plan.warm_up);
     let all_ns: f64 = counted().map(|batch| batch.ns as f64).sum();

@@ -1,4 +1,4 @@
-//! The suites, by what there is to do in each.
+//! The suites of events, by their turns.
 
 use trackway_bench_engine::case::{Case, Mode};
 use trackway_bench_engine::results::Unit;
@@ -45,7 +45,7 @@ impl Events {
             x_axis: "threads",
         };
         let mut suite = Self::new(about, (60.0, 10.0), |cpus| {
-            // Up to four threads for each CPU: what happens to who is preempted within an event.
+            // Up to four threads for each CPU: threads are then preempted within an event.
             let most = 4 * cpus.max(1) as u32;
             let doubled = std::iter::successors(Some(1_u32), |threads| Some(threads * 2));
             let threads = doubled.take_while(|&threads| threads <= most);

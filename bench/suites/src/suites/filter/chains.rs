@@ -3,12 +3,12 @@
 
 /// Numbers of predicates of chains.
 pub(super) const PREDICATES: [usize; 6] = [1, 3, 5, 9, 20, 50];
-/// The same for a look that all works.
+/// Numbers for a quick run.
 pub(super) const PREDICATES_QUICK: [usize; 3] = [1, 9, 50];
 /// Numbers of predicates of filters in traced programs: LTTng's tracepoints had no more strings in
 /// the paper.
 pub(super) const TRACED_PREDICATES: [usize; 4] = [1, 3, 5, 9];
-/// The same for a look that all works.
+/// Numbers for a quick run.
 pub(super) const TRACED_PREDICATES_QUICK: [usize; 2] = [1, 9];
 
 /// The operands of predicates.
@@ -146,9 +146,9 @@ impl Runner {
 pub(super) enum FilterTracer {
     /// LTTng-UST's.
     Lttng,
-    /// Ours.
+    /// Trackway.
     Trackway,
-    /// None: the test stands in the program, in C, behind the load of a word.
+    /// No tracer: the test is in the program, in C, after the load of a word.
     C,
 }
 
@@ -166,7 +166,7 @@ impl FilterTracer {
     }
 }
 
-/// So many of them, in words.
+/// Returns a number of predicates in words.
 pub(super) fn predicates_words(count: usize) -> String {
     format!("{count} predicate{}", if count == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
-//! The contestants: each answers the same question about the same event, as often as it is told.
+//! The contestants: each answers the same question about the same event, a given number of times.
 //!
-//! Main invariant: a batch says how many of its answers were true. A figure of a batch in which one
-//! answer was wrong does not exist.
+//! Main invariant: a batch returns the number of true answers. A batch with one wrong answer has no
+//! figure.
 
 use std::hint::black_box;
 
@@ -17,7 +17,7 @@ use super::machine_code::{self, Code, FILTER};
 use super::peer::{Function, Peer};
 use super::questions::{Event, Question};
 
-/// Answers so many times; how often with yes.
+/// A contestant: answers a number of times, and returns the number of true answers.
 pub(super) type Batch<'a> = Box<dyn FnMut(u64) -> Result<u64> + 'a>;
 
 /// Duration of a batch, in ns of the thread on its CPU.
@@ -32,7 +32,7 @@ pub(super) struct PreparedQuestion<'a> {
     peer: Option<&'a Peer>,
 }
 
-/// Never asked for: no question remembers anything.
+/// Helper that is never called: no question has a state.
 extern "C" fn nothing() -> u64 {
     0
 }
@@ -44,7 +44,8 @@ impl<'a> PreparedQuestion<'a> {
         Ok(Self { question, bytes, peer })
     }
 
-    /// Lets these contestants answer it about `event`, as `act` says: one for each, in this order.
+    /// Runs `act` with these contestants prepared to answer about `event`: one for each, in this
+    /// order.
     pub(super) fn answered<T>(
         &self,
         event: &Event,
@@ -85,7 +86,8 @@ pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
 fn framed<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
     let mut frame = Frame::new(environment, &event.bytes);
     for &slot in &event.slots {
-        // There are no more than there is room for; what lacked one would answer wrong.
+        // There are no more slots than the frame has room for; a missing one would give a wrong
+        // answer.
         frame.push(slot);
     }
     frame
@@ -94,15 +96,15 @@ fn framed<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
 /// True if filters become machine code here: rbpf's are for the same processor.
 pub(super) const HAS_CODE: bool = cfg!(target_arch = "x86_64");
 
-/// A C function, called through a pointer that the compiler knows nothing of.
+/// Makes a C function a contestant, called through a pointer that the compiler cannot resolve.
 fn in_c<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
     Box::new(move |calls| {
         let function = black_box(function);
         let mut trues = 0;
         for _ in 0..calls {
             let frame = black_box(frame);
-            // SAFETY: the frame has as many slots as the question asks for, and their words speak
-            // of its bytes.
+            // SAFETY: the frame has as many slots as the question has fields, and their words refer
+            // to its bytes.
             let answer = unsafe { function(frame.as_slots(), frame.bytes().as_ptr()) };
             trues += u64::from(answer != 0);
         }
@@ -124,7 +126,7 @@ fn compiled<'a>(code: &'a Code, verified: &Verified<'_>, frame: &'a Frame<'_>) -
         let entry = black_box(code.entry());
         let mut trues = 0;
         for _ in 0..calls {
-            // SAFETY: the code of a program that was verified for so many slots.
+            // SAFETY: the code of a program that was verified for this number of slots.
             trues += u64::from(unsafe { black_box(frame).run(entry, slots) } != 0);
         }
         Ok(trues)
@@ -173,8 +175,8 @@ fn rbpf_compiled(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
     }))
 }
 
-/// Holds a contestant's answers about many events against what must come out: all predicates true,
-/// none, and each of them as the only one of its kind.
+/// Checks a contestant's answers about many events: all predicates true, none, and each of them as
+/// the only one of its kind.
 pub(super) fn check(prepared: &PreparedQuestion<'_>, runner: Runner) -> Result<()> {
     let question = prepared.question;
     let count = question.predicates;

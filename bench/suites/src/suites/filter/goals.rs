@@ -28,10 +28,10 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// The worst chain of so many predicates, beside C.
+/// Judges the worst chain of this length, relative to C.
 fn of_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> Bar {
     let row = |chain| suite.row(Runner::Compiled.name(), &case(operands, chain, predicates));
-    // Of one predicate there are not all chains.
+    // Some chains do not exist for one predicate.
     let rows = Chain::ALL.into_iter().filter_map(row);
     most_of_all(
         &format!("filter, {}: worst chain at most {OF_C} of C (aim 1.1)", of(operands, predicates)),
@@ -41,7 +41,7 @@ fn of_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> Bar {
     )
 }
 
-/// So many predicates, in words.
+/// Returns the case in words.
 fn of(operands: Operands, predicates: usize) -> String {
     let name = operands.name();
     let one = if predicates == 1 { name.trim_end_matches('s') } else { name };

@@ -2,7 +2,7 @@
 //! one event, in turns.
 //!
 //! Main invariants: contestants of one chain are measured together, in interleaved batches, and
-//! each row takes its figure from that; who gives a wrong answer has no figure.
+//! each row takes its figure from that; a contestant with a wrong answer has no figure.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::affinity::on;
@@ -38,7 +38,7 @@ struct Contest {
     rounds: usize,
 }
 
-/// One who answers about a chain.
+/// A contestant of a chain.
 struct Answerer {
     runner: Runner,
     /// Calls of a batch; 0 until that is known.
@@ -75,7 +75,7 @@ impl Contest {
     }
 }
 
-/// A chain of so many predicates, in words.
+/// Returns the name of a chain's case.
 pub(super) fn case(operands: Operands, chain: Chain, predicates: usize) -> String {
     format!("{}, {}, {}", operands.name(), chain.name(), predicates_words(predicates))
 }
@@ -102,7 +102,7 @@ impl MissingContestants {
 }
 
 impl IsolatedFilters {
-    /// Compiles the questions, asks all contestants everything, and says which rows there are.
+    /// Compiles the questions, checks all contestants' answers, and returns the rows.
     pub(super) fn enter(
         workspace: &Workspace,
         settings: &Settings,
@@ -313,7 +313,7 @@ fn wanted(settings: &Settings) -> Vec<Runner> {
     runners
 }
 
-/// All that is asked, about chains of so many predicates.
+/// Returns all contests, for chains of these lengths.
 fn contests(counts: &[usize]) -> Vec<Contest> {
     let mut all = Vec::new();
     for operands in Operands::ALL {

@@ -1,4 +1,4 @@
-//! A filter of ours, from its text to machine code that can be called.
+//! Trackway's filter, from its text to machine code that can be called.
 
 use std::ptr;
 
@@ -78,14 +78,14 @@ impl Code {
 
     /// Returns the entry point. It must not be called after this value is dropped.
     pub(super) fn entry(&self) -> Entry {
-        // SAFETY: the pages hold what was emitted, from its beginning, which is an entry.
+        // SAFETY: the pages hold the emitted code, whose beginning is an entry.
         unsafe { std::mem::transmute::<*mut libc::c_void, Entry>(self.start) }
     }
 }
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and who calls into it borrows this.
+        // SAFETY: the mapping is ours, and each caller of the code borrows this value.
         unsafe { libc::munmap(self.start, self.bytes) };
     }
 }

@@ -4,16 +4,16 @@
 //! In-Kernel Trace Filtering for Quasi-Realtime Systems* (2015), figures 10 to 12.
 //!
 //! ```text
-//! chains     what is compared, how predicates are joined, who answers
-//! questions  filters of 1 to 50 predicates: as text, as C, and events to ask about
-//! peer       C, compiled and loaded
-//! ours       from text to pages with machine code
-//! contest    the contestants, and what is timed
-//! alone      rows of filters by themselves
-//! prepared   rows from text to answer
-//! program    programs with events that filters are asked about in turn
-//! traced     rows of what a filter costs in them: LTTng's, and ours
-//! goals      what is held against it
+//! chains        operands, chains of predicates, contestants
+//! questions     filters of 1 to 50 predicates: as text, as C, and their events
+//! peer          C, compiled and loaded
+//! machine_code  from text to pages with machine code
+//! contest       the contestants, and their timing
+//! isolated      rows of filters by themselves
+//! prepared      rows from text to answer
+//! program       programs with filtered events
+//! traced        rows of a filter's cost in them: LTTng's and Trackway's
+//! goals         goals for filters
 //! ```
 //!
 //! Main invariant: before anything is measured, all contestants give the right answers about events
@@ -138,7 +138,7 @@ impl Suite for Filter {
     }
 }
 
-/// Each row beside C's of the same case; what is measured a second time beside its first.
+/// Sets the baseline of each row: C's row of the same case; for a control, the row that it repeats.
 fn set_c_baselines(entries: &mut [Entry]) {
     let is_baseline = |entry: &Entry, other: &Entry| {
         let first = match entry.is_control {

@@ -12,7 +12,7 @@ use trackway_bench_engine::host::workspace::{Workspace, has};
 
 use super::questions::{Question, c_source};
 
-/// A question in C: gets the slots, and what words count from the beginning of.
+/// A question in C: gets the slots, and the bytes that the words refer to.
 pub(super) type Function = unsafe extern "C" fn(slots: *const u64, bytes: *const u8) -> u64;
 
 /// Compilers, the first that is here.

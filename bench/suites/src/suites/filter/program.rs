@@ -1,5 +1,5 @@
-//! Programs that emit the events that traced filters are asked about: one with LTTng-UST's
-//! tracepoints, one with ours; from the same questions, with the same values.
+//! Programs that emit the events of traced filters: one with LTTng-UST's tracepoints, one with
+//! Trackway's; from the same questions, with the same values.
 //!
 //! Main invariants: predicate n of a question tests field n of the event, whose value is in memory
 //! that the compiler has no information about; all predicates are true for a loop's first event,
@@ -18,8 +18,8 @@ const FIELDS: usize = TRACED_PREDICATES[TRACED_PREDICATES.len() - 1];
 /// Name of LTTng's provider, which includes itself.
 pub(super) const PROVIDER: &str = "filter-provider.h";
 
-/// Name of the loop whose events make a chain of so many predicates as true as it says; all are
-/// true if there is none.
+/// Returns the name of the loop whose events give a chain its truths; all predicates are true
+/// without a chain.
 pub(super) fn work(operands: Operands, chain: Option<Chain>, predicates: usize) -> String {
     let at = match chain {
         Some(Chain::AndFalseFirst) => Some(0),
@@ -175,7 +175,7 @@ fn work_loop(
             let fields: String = (0..FIELDS).map(|number| format!("v->f{number}, ")).collect();
             format!("trackway(lab, {name}, {fields}i)")
         }
-        // What a site does: the word's place is loaded, then the word; what is behind is unlikely.
+        // Code of a site: it loads the word's address, then the word; the rest is unlikely.
         FilterTracer::C => {
             let load = |of: &str| format!("__atomic_load_n({of}, __ATOMIC_RELAXED)");
             let wanted = load(&load("&wanted_at"));

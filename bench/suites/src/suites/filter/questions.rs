@@ -1,8 +1,8 @@
 //! Questions: chains of predicates that no compiler can shorten, as text for a filter, as C, and
 //! the values of an event that make each of them true or false.
 //!
-//! Main invariant: the predicate with number n looks at slot n only, and at a constant of its own;
-//! the C function asks the same of the same slots in the same order.
+//! Main invariant: predicate n reads slot n only, and a constant of its own; the C function tests
+//! the same slots in the same order.
 
 use std::fmt::Write as _;
 
@@ -102,7 +102,7 @@ impl Question {
         )
     }
 
-    /// An event of which predicate n is as true as `truths` says.
+    /// Makes an event with these truths of its predicates.
     pub(super) fn event(self, truths: &[bool]) -> Event {
         let mut event = Event { slots: Vec::new(), bytes: Vec::new() };
         for (number, &is_true) in truths.iter().enumerate() {
@@ -131,8 +131,8 @@ impl Event {
         String::from_utf8_lossy(&self.bytes[from..from + word.length as usize]).into_owned()
     }
 
-    /// A string in the next slot. What is not the same is not before the last byte: as much work
-    /// as there can be.
+    /// Adds a string in the next slot. A different string differs in the last byte only: so it
+    /// takes as much work as possible.
     fn push_string(&mut self, text: &str, is_same: bool) {
         let (offset, length) = (self.bytes.len() as u32, text.len() as u32);
         self.bytes.extend_from_slice(text.as_bytes());

@@ -6,8 +6,8 @@
 //! share is the difference to another row of the same round: for dropped events, to a loop of
 //! events that no session records; for accepted events, to a loop in which all are recorded.
 //!
-//! Main invariant: what is dropped leaves no record but that of the first event, which every filter
-//! takes; and what is taken is recorded or counted, every event, by the tracer's own output.
+//! Main invariant: dropped events leave no record but that of the first event, which every filter
+//! accepts; and accepted events are recorded or counted, every one, by the tracer's own output.
 
 use std::process::Command;
 
@@ -61,7 +61,7 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Compiles the programs, starts LTTng's daemon, and says which rows there are.
+    /// Compiles the programs, starts LTTng's daemon, and returns the rows.
     pub(super) fn enter(
         workspace: &Workspace,
         settings: &Settings,
@@ -217,8 +217,9 @@ impl LoopSetup {
         self.chain.is_some_and(|chain| chain != Chain::AndTrue)
     }
 
-    /// In words. What no session wants is what dropped events are told beyond, and so is among
-    /// them as what no predicate drops; what has no filter is among those that are recorded.
+    /// Returns the case in words. Events that no session records are the baseline of dropped
+    /// events, and so are among them as the case without predicates; events without a filter are
+    /// among the recorded ones.
     fn case(self) -> String {
         let fate = match self.chain {
             Some(Chain::AndFalseFirst) => "dropped by the first",
@@ -257,7 +258,7 @@ pub(super) fn dropped(operands: Operands, predicates: usize) -> String {
     LoopSetup { tracer, operands, is_on: true, chain, predicates }.case()
 }
 
-/// The program in which the test stands itself: it says how many events have passed it.
+/// Runs the program with the test in its own code; it reports the number of events that passed.
 fn by_itself(
     workspace: &Workspace,
     setup: LoopSetup,
@@ -273,8 +274,7 @@ fn by_itself(
     }
 }
 
-/// Everything that is measured of a tracer; what C records is nothing, and strings are LTTng's and
-/// ours.
+/// Returns all rows of a tracer; C records nothing, and only LTTng and Trackway have strings.
 fn setups(tracer: FilterTracer, counts: &[usize]) -> Vec<LoopSetup> {
     let mut all = Vec::new();
     for operands in Operands::ALL {

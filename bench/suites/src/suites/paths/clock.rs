@@ -10,7 +10,7 @@ pub(super) trait Clock: Sync {
     /// ns.
     fn now(&self) -> u64;
 
-    /// The same, read behind all loads before it.
+    /// Returns the time, read after all earlier loads.
     fn now_in_order(&self) -> u64;
 }
 
@@ -23,7 +23,8 @@ pub(super) struct Line(ClockLine);
 const CALIBRATION_NS: u64 = 10_000_000;
 
 impl Line {
-    /// This machine's counter. Without one, all goes to the system's clock, as in the agent.
+    /// Makes a line for this machine's counter. Without a counter, all readings use the system's
+    /// clock, as in the agent.
     pub(super) fn calibrated() -> Self {
         let (base_tsc, base_ns) = (tsc(), monotonic_ns());
         sleep_ns(CALIBRATION_NS);
@@ -33,7 +34,7 @@ impl Line {
         Self::new(base_tsc, base_ns, multiplier, if ticks == 0 { 0 } else { u64::MAX >> 1 })
     }
 
-    /// A line that hardly moves, for who is stepped through, which takes a thousand times as long.
+    /// Makes a line that hardly moves, for stepping, which takes a thousand times as long.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn slow() -> Self {
         let counter = tsc();
@@ -99,8 +100,8 @@ impl Clock for Line {
     }
 }
 
-/// The same, without the fence where times must be in the order of slots: not fit for use, but it
-/// tells what the fence costs.
+/// The line without the fence that keeps times in the order of slots: not fit for use, but it shows
+/// the cost of the fence.
 pub(super) struct Unfenced(pub(super) Line);
 
 impl Clock for Unfenced {
@@ -115,7 +116,7 @@ impl Clock for Unfenced {
     }
 }
 
-/// Always the same time: a load. What is left of an event's cost is the buffer's.
+/// A constant time: a load. The rest of an event's cost is the buffer's.
 pub(super) struct Still(AtomicU64);
 
 impl Still {
@@ -136,7 +137,7 @@ impl Clock for Still {
     }
 }
 
-/// Keeps what comes behind it behind the loads before it.
+/// Keeps later loads after earlier ones.
 #[inline(always)]
 pub(super) fn load_fence() {
     #[cfg(target_arch = "x86_64")]

@@ -14,7 +14,7 @@ use super::memory::Found;
 use super::protections::{Contender, Record};
 use super::staged::{Did, Staged};
 
-/// Events between two looks at the clock.
+/// Events between two readings of the clock.
 const BATCH_EVENTS: u64 = 5_000;
 
 /// The count of a run's events by their outcome.
@@ -45,11 +45,11 @@ impl Tally {
     }
 }
 
-/// Stages and records events, and counts what became of them.
+/// Stages and records events, and counts their outcomes.
 #[inline(always)]
 fn emit(parts: (Record, *const ()), staged: &mut Staged, first: u64, count: u64) -> Tally {
     let (record, writer) = parts;
-    // Called through a pointer that the compiler knows nothing of, as the library is.
+    // The call goes through a pointer that the compiler cannot resolve, as the library's does.
     let record = black_box(record);
     let (mut recorded, mut switches) = (0, 0);
     for number in first..first + count {
@@ -62,16 +62,16 @@ fn emit(parts: (Record, *const ()), staged: &mut Staged, first: u64, count: u64)
     Tally { emitted: count, recorded, switches, restarts: 0 }
 }
 
-/// A thread that emits into a way's buffers, and what came of it so far.
+/// A thread that emits into a contender's buffers, and its count of events.
 pub(super) struct Runner {
-    /// The way.
+    /// The protection with its buffers.
     pub(super) contender: Contender,
     staged: Staged,
     tally: Tally,
 }
 
 impl Runner {
-    /// Events of so many bytes.
+    /// Makes a runner for events of a length.
     pub(super) fn new(contender: Contender, body_bytes: usize) -> Self {
         Self { contender, staged: Staged::new(0, body_bytes), tally: Tally::default() }
     }
@@ -96,10 +96,10 @@ impl Runner {
         median(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
     }
 
-    /// Emits `events` events and takes the time of each: the average of the middle half of those
-    /// that stayed in their sub-buffer, and of those that opened one, in ticks. (Counters of some
-    /// machines go on in steps: a median would be one of those.) What taking the time takes is
-    /// taken away.
+    /// Emits `events` events and measures each: the average of the middle half of those that stayed
+    /// in their sub-buffer, and of those that opened one, in ticks. (Counters of some machines
+    /// advance in steps, and a median would be one of these steps.) The cost of timing is
+    /// subtracted.
     pub(super) fn ticks_of_paths(&mut self, events: u64) -> Result<Option<(f64, f64)>> {
         let empty: Vec<f64> = (0..events.min(2_000)).map(|_| timed(|| ()).0).collect();
         let Some(empty) = middle(empty) else { return Ok(None) };
@@ -157,7 +157,7 @@ impl Runner {
         (1..=most).find(|_| self.emit(1).switches > 0).unwrap_or(most)
     }
 
-    /// Says that a child has emitted so many events in our place.
+    /// Adds the events that a child has emitted for this process.
     pub(super) fn account_for(&mut self, tally: &Tally) {
         self.tally.add(tally);
     }
@@ -226,8 +226,8 @@ pub(super) struct AtOnce {
     pub(super) cpu_ns: u64,
 }
 
-/// Lets `threads` threads emit for so long: each on one of `cpus` for itself if they are enough,
-/// else as the scheduler wants it.
+/// Lets `threads` threads emit for a fixed time: each on a CPU of its own if there are enough in
+/// `cpus`, else as the scheduler decides.
 pub(super) fn at_once(
     contender: &Contender,
     (threads, cpus): (usize, &[usize]),

@@ -1,5 +1,5 @@
-//! Buffers in memory of our own, laid out as in the window: control lines, then sub-buffers; and
-//! what is found in them afterwards.
+//! Buffers in private memory, laid out as in the window: control lines, then sub-buffers; and the
+//! search for records in them.
 //!
 //! Main invariant: no writer's own count is trusted. After each run the bytes are searched for the
 //! records.
@@ -34,7 +34,7 @@ pub(super) struct Map {
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread; it is used through atomics and raw
-// copies by whom the buffers' own rules admit.
+// copies according to the buffers' own rules.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
@@ -68,7 +68,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and what refers to it borrows from its owner.
+        // SAFETY: the mapping is ours, and every reference into it borrows from its owner.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
     }
 }
@@ -87,7 +87,7 @@ impl Memory for Map {
 impl Store for Map {
     #[inline(always)]
     unsafe fn store(&self, at: u64, source: &[u8]) {
-        // Bounded, as in the window, where what says where is in shared memory.
+        // The bounds are checked, as in the window, where the positions are in shared memory.
         if self.holds(at, source.len()) {
             // SAFETY: the range is mapped, and the caller's slot.
             unsafe { copy_by_words(source.as_ptr(), self.at(at), source.len()) };
@@ -98,7 +98,7 @@ impl Store for Map {
 impl claim::Copy for Map {
     #[inline(always)]
     unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize) {
-        // SAFETY: the caller bounded the plan's target, with room for whole words behind, and has
+        // SAFETY: the caller bounded the plan's target, with room for whole words after it, and has
         // as many bytes of source.
         unsafe { copy_by_words(source, self.at(at), bytes.next_multiple_of(8)) };
     }
@@ -107,18 +107,18 @@ impl claim::Copy for Map {
 /// The content of a buffer after a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Records that its own counters say it took.
+    /// Number of records by the buffer's own counters.
     pub(super) counted: u64,
     /// Records that are in it now.
     pub(super) records: u64,
-    /// Records whose number is not the one after that of the record before.
+    /// Records whose number does not follow that of the record before.
     pub(super) gaps: u64,
     /// Number of the last one.
     pub(super) last: Option<u32>,
 }
 
 impl Found {
-    /// Takes the records in `content`, which must be whole ones, each with so many bytes of body.
+    /// Counts the records in `content`, which must be whole, each with `body_bytes` of body.
     fn take(&mut self, content: &[u8], body_bytes: usize) -> Result<u64> {
         let wrong = |message: &str| Err(Error::output("a buffer", message));
         let mut rest = content;
@@ -147,7 +147,7 @@ impl Found {
         Ok(records)
     }
 
-    /// Adds what is in another buffer.
+    /// Adds the content of another buffer.
     pub(super) fn add(&mut self, other: &Self) {
         self.counted += other.counted;
         self.records += other.records;

@@ -3,17 +3,17 @@
 //! buffers are measured by themselves.
 //!
 //! ```text
-//! staged     an event as its site leaves it
-//! clock      what it is stamped with
-//! memory     buffers, and what is found in them
-//! ways       the writers
-//! loops      what is timed
-//! stepping   what is counted instruction by instruction
+//! staged       an event as its site leaves it
+//! clock        clocks that stamp events
+//! memory       buffers, and the search for records in them
+//! protections  the writers
+//! loops        timed loops
+//! stepping     instructions, counted by single steps
 //! ```
 //!
-//! Main invariant: all ways stage the same event, read the same clock, make the same header, and
-//! write into buffers of the same size that are never full; and after each run as many records as
-//! were taken are looked for in the bytes of the buffer.
+//! Main invariant: all protections stage the same event, read the same clock, make the same header,
+//! and write into buffers of the same size that are never full; and after each run the bytes of the
+//! buffer are searched for as many records as were recorded.
 
 mod clock;
 mod loops;
@@ -41,7 +41,7 @@ use protections::{Contender, ProtectionKind, Scale};
 
 /// Its name.
 const NAME: &str = "paths";
-/// Sub-buffers of the buffers in which nothing else is asked about: sixteen of 64 KiB.
+/// Sub-buffers of the buffers in rows that do not vary them: sixteen of 64 KiB.
 const SHIFTS: (u32, u32) = (16, 4);
 /// Sizes and numbers of sub-buffers, as powers of two: 4 KiB to 4 MiB, in rings of 1 MiB as long as
 /// that is possible.
@@ -50,9 +50,9 @@ const SIZES: [(u32, u32); 6] = [(12, 8), (14, 6), (16, 4), (18, 2), (20, 1), (22
 const SAME_RING: usize = 4;
 /// Payloads, in bytes: a `u32`, and eight of them.
 const PAYLOADS: [usize; 2] = [4, 32];
-/// Payload of threads at once, and of what is stepped through.
+/// Payload of simultaneous threads, and of stepped events.
 const BYTES: usize = PAYLOADS[0];
-/// Payload where switches are looked at: the longer the records, the more of them switch.
+/// Payload where switches are measured: longer records switch more often.
 const SIZES_BYTES: usize = 256;
 /// Threads for each CPU, where there are too many.
 const OVERSUBSCRIBED: [usize; 2] = [2, 8];
@@ -72,7 +72,7 @@ const ATOMIC: &str = "atomic instructions";
 enum ClockKind {
     /// The processor's counter, as the product reads it.
     Counter,
-    /// One that always says the same.
+    /// A constant clock.
     Still,
 }
 
@@ -81,20 +81,20 @@ enum ClockKind {
 enum Path {
     /// The event stays in its sub-buffer.
     Fast,
-    /// It opens one.
+    /// The event opens a sub-buffer.
     Switch,
 }
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Question {
-    /// An event of so many bytes, in a loop.
+    /// An event with a payload of this length, in a loop.
     Loop(usize, ClockKind),
-    /// The same in sub-buffers of another size.
+    /// An event in sub-buffers of another size, in a loop.
     Size(usize),
     /// An event on a path, by itself.
     Single(Path),
-    /// The same in a loop, by the line through sizes of sub-buffers.
+    /// An event on a path in a loop, by the line through sizes of sub-buffers.
     Line(Path),
     /// Threads at once.
     Threads(usize),
@@ -128,7 +128,7 @@ impl Question {
         }
     }
 
-    /// All of them, on so many CPUs.
+    /// Returns all rows, for a number of CPUs.
     fn all(cpus: usize) -> Vec<Self> {
         let clocks = [ClockKind::Counter, ClockKind::Still];
         let loops = clocks.iter().flat_map(|&clock| PAYLOADS.map(|bytes| Self::Loop(bytes, clock)));
@@ -170,8 +170,8 @@ fn threads(cpus: usize) -> Vec<usize> {
 /// The amount of work in a run.
 #[derive(Debug, Clone, Copy)]
 struct Dose {
-    /// A so-manieth of a ring is filled before anything counts, so that a figure does not depend on
-    /// who was there before.
+    /// Divisor of the part of a ring that is filled before events count, so that a figure does not
+    /// depend on the earlier content of the caches.
     warm_up: u64,
     batches: u32,
     duration_ns: u64,
@@ -192,7 +192,7 @@ impl Dose {
     }
 }
 
-/// Two figures of one run: of the fast path and of the switch path, and what became of the events.
+/// Two figures of one run, of the fast path and of the switch path, and the account of the events.
 #[derive(Debug, Clone, Copy)]
 struct PathFigures {
     fast: f64,
@@ -239,7 +239,7 @@ impl Paths {
         }
     }
 
-    /// The CPU of what has one thread.
+    /// Returns the CPU of single threads.
     fn cpu(&self) -> usize {
         self.cpus.first().copied().unwrap_or(0)
     }
@@ -260,7 +260,7 @@ impl Paths {
         }
     }
 
-    /// A thread that emits events of so many bytes into empty buffers.
+    /// Makes a thread that emits events of a length into empty buffers.
     fn runner(
         &self,
         protection: ProtectionKind,
@@ -298,8 +298,8 @@ impl Paths {
         Ok(PathFigures { fast: fast / rate, switch: switch / rate, account: runner.check()? })
     }
 
-    /// ns of an event in a loop that never switches, and what a switch adds: by the line through
-    /// the sizes whose rings are of one size.
+    /// Returns ns of an event in a loop that never switches, and the additional cost of a switch:
+    /// by the line through the sizes whose rings are of one size.
     fn by_line(&self, protection: ProtectionKind, dose: Dose) -> Result<PathFigures> {
         let mut points = Vec::new();
         let mut account = Account::default();
@@ -331,12 +331,12 @@ impl Paths {
         Ok(Sample { figure, account: Some(run.account), extra, ..Sample::default() })
     }
 
-    /// All of a way's instructions.
+    /// Counts the instructions of events on both paths.
     #[cfg(target_arch = "x86_64")]
     fn step(&self, protection: ProtectionKind) -> Result<Stepped> {
         let geometry = geometry(SIZES[0])?;
         let scale = Scale { geometry, cpus: self.cpu() + 1, threads: 1 };
-        // Stepping takes long; what it would make of the time is not asked about.
+        // Stepping takes long; its effect on the time does not count.
         let line = Line::slow();
         let contender = match protection {
             ProtectionKind::LocklessUnfenced => Contender::new(protection, scale, Unfenced(line))?,

@@ -1,6 +1,6 @@
 //! Instructions of one event, counted by stepping through it in a child, from the first instruction
-//! of what is called for an event to the one behind its return. How often the kernel is called
-//! counts, too; what it does there does not.
+//! of the recording function to the one after its return. System calls count as one instruction;
+//! work in the kernel does not count.
 
 use std::collections::BTreeMap;
 
@@ -51,8 +51,8 @@ pub(super) fn usual(events: &[(Did, Steps)], did: Did) -> Option<(Steps, u64)> {
     Some((*times.iter().max_by_key(|one| one.1)?.0, most))
 }
 
-/// Steps through so many events around each of so many switches, of which each comes after at most
-/// `between` events; `None` where that is not allowed.
+/// Steps through `around` events around each of `switches` switches, each after at most `between`
+/// events; `None` if ptrace is not allowed.
 pub(super) fn around_switches(
     runner: &mut Runner,
     (switches, around): (u32, u64),
@@ -69,9 +69,9 @@ pub(super) fn around_switches(
     Ok(Some(found))
 }
 
-/// Steps through `events` events: what became of each, and its instructions; `None` where ptrace is
-/// not allowed. The child's events are in the same buffers, which are shared memory, and are
-/// accounted for.
+/// Steps through `events` events; returns the outcome of each, and its instructions; `None` if
+/// ptrace is not allowed. The child's events are in the same buffers, which are shared memory, and
+/// are accounted for.
 fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Steps)>>> {
     let area = trackway_sys::thread::rseq_area() as u64;
     let ((record, writer), staged, first) = runner.stepped();

@@ -2,12 +2,11 @@
 //! next to LTTng's library of that kind; and its cost for programs in common use.
 //!
 //! ```text
-//! ways      how the program is run: alone, with something between, with a helper, recorded
-//! programs  installed programs, and what they have to do
+//! setups    the program alone, interposed, with a helper, recorded
+//! programs  installed programs, and their work
 //! ```
 //!
-//! Main invariant: where something records, its own account says that it recorded as much as was
-//! called.
+//! Main invariant: a row that records has an account with as many events as there were calls.
 
 mod programs;
 mod setups;
@@ -36,7 +35,7 @@ const REAL_SETUPS: [Setup; 3] = [Setup::Plain, Setup::Interposed, Setup::Idle];
 /// The program of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowProgram {
-    /// A program of ours (`workloads/allocate.c`).
+    /// A program of the bench (`workloads/allocate.c`).
     Made(Program),
     /// One that is installed: its position.
     Installed(usize),
@@ -160,7 +159,7 @@ impl Suite for Preload {
 }
 
 impl Preload {
-    /// A row, beside the same program alone, which comes first.
+    /// Makes a row. Its baseline is the same program alone, which comes first.
     fn entry(&mut self, row_program: RowProgram, case: &str, setup: Setup) -> Entry {
         let alone = |turn: &Turn| turn.row_program == row_program && turn.setup == Setup::Plain;
         let baseline = self.rows.iter().position(alone);
@@ -193,7 +192,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     };
     let beyond = |setup| ByRound::above_baseline(suite, row(setup, Program::Words));
     let pairs = |setup| ByRound::of(row(setup, Program::Pairs));
-    // What is not installed here has no row that could fail.
+    // A program that is not installed has no row that could fail.
     let is_installed = |row: &&Row| {
         row.tracer == Setup::Idle.tracer()
             && row.unit == Unit::Ms

@@ -59,7 +59,7 @@ impl Program {
     }
 }
 
-/// A way to run a program.
+/// Surroundings of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Setup {
     /// Alone.
@@ -77,7 +77,7 @@ pub(super) enum Setup {
 }
 
 impl Setup {
-    /// All of them; the first one is what the others are told in terms of.
+    /// All setups; the first is the baseline of the others.
     pub(super) const ALL: [Self; 6] = [
         Self::Plain,
         Self::Interposed,
@@ -106,7 +106,7 @@ pub(super) struct Run {
     pub(super) account: Option<Account>,
 }
 
-/// All ways, as far as they can be gone here.
+/// All setups, as far as they are possible here.
 pub(super) struct Setups {
     /// libtrackway-libc.so and libtrackway.so, as LD_PRELOAD has them.
     helper: Option<String>,
@@ -144,7 +144,7 @@ impl Setups {
         Ok(Self { helper, lttng })
     }
 
-    /// Says in an entry why this way cannot be gone, if it cannot.
+    /// Sets the reason in an entry if its setup is not possible.
     pub(super) fn refuse(&self, setup: Setup, entry: Option<&mut Entry>) {
         let Some(entry) = entry else { return };
         match setup {
@@ -161,7 +161,7 @@ impl Setups {
         }
     }
 
-    /// Runs a program, and checks that what should be recorded was.
+    /// Runs a program, and checks that all expected events were recorded.
     pub(super) fn run(
         &self,
         workspace: &Workspace,
@@ -211,7 +211,7 @@ impl Setups {
         Ok(Run { batches, account })
     }
 
-    /// The window and the libraries that a program has in a way.
+    /// The window and the libraries that a program has in a setup.
     fn surround(&self, command: &mut Command, workspace: &Workspace, setup: Setup) -> Result<()> {
         command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, setup)?);
         command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");

@@ -1,4 +1,4 @@
-//! LTTng's trace: recorded, not written, so that it is what its users have.
+//! LTTng's trace: recorded, not generated, so that it is the trace that its users have.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) fn availability(workspace: &Workspace) -> std::result::Result<(), Str
     }
 }
 
-/// Records so many events, by `recorder`, which is set up first if it was not.
+/// Records a number of events by `recorder`, which is set up first if necessary.
 pub(super) fn record(
     recorder: &mut Option<Lttng>,
     workspace: &Workspace,

@@ -1,9 +1,9 @@
 //! The cost of reading a trace: `trackway print` next to babeltrace2.
 //!
 //! ```text
-//! works   the readers, what each is asked to do, and with which traces
-//! traces  our own kinds of trace, written here; lttng records one
-//! bars    what is held against it
+//! works   the readers, their work and their traces
+//! traces  generated traces of Trackway; lttng records one
+//! goals   goals for the reader
 //! ```
 //!
 //! Main invariant: all readers do the same work, and that is shown: their texts of a trace are
@@ -176,7 +176,7 @@ impl Suite for Reading {
             recorder.tear_down();
         }
         for folder in self.traces.iter().flat_map(|traces| traces.made.iter().flatten()) {
-            // What cannot be removed goes with the scratch folder.
+            // Files that cannot be removed now are removed with the scratch folder.
             let _ = std::fs::remove_dir_all(&folder.path);
         }
         *self = Self::default();
@@ -324,7 +324,7 @@ impl Traces {
             let mut said = Vec::new();
             let count = tool.command(Work::Count, context.workspace, &small.path);
             let counted = process_run::text(count, tool.name(), |piece| {
-                // What is longer is no count.
+                // Longer output is no count.
                 let room = SAID_BYTES_MAX.saturating_sub(said.len());
                 said.extend_from_slice(&piece[..piece.len().min(room)]);
             });
@@ -343,10 +343,10 @@ impl Traces {
     }
 }
 
-/// Most that is kept of what a reader says about counts.
+/// Most bytes of a reader's output that are kept for a count.
 const SAID_BYTES_MAX: usize = 1 << 20;
 
-/// Keeps what is wrong; only an interruption goes on upward.
+/// Keeps an error for the report; only an interruption is returned.
 fn keep(
     wrong: &mut Vec<(Tool, Work, String)>,
     tool: Tool,

@@ -1,8 +1,8 @@
-//! Traces as `trackway record` writes them, made without recording: the same in every run, on
-//! every machine, and quickly.
+//! Traces in the format of `trackway record`, generated without recording: the same in every run,
+//! on every machine, and quickly.
 //!
-//! Four CPUs' streams whose events alternate as those of busy threads do, in packets of 64 KiB
-//! (the recorder's default sub-buffer), each event with the thread's id as its context.
+//! The streams of four CPUs whose events alternate as those of busy threads do, in packets of 64
+//! KiB (the recorder's default sub-buffer), each event with the thread's id as its context.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -46,7 +46,7 @@ pub(super) struct TraceFolder {
     pub(super) bytes: u64,
 }
 
-/// Fails unless there is space for so many events of each of these kinds.
+/// Fails unless there is space for these numbers of events of each kind.
 pub(super) fn check_space(workspace: &Workspace, wanted: &[(TraceKind, u64)]) -> Result<()> {
     let folder = workspace.path("");
     let free = free_bytes(&folder)?;
@@ -64,7 +64,7 @@ pub(super) fn check_space(workspace: &Workspace, wanted: &[(TraceKind, u64)]) ->
 }
 
 impl TraceKind {
-    /// Upper bound of what an event takes on the disk, packets' headers and padding included.
+    /// Returns an upper bound of an event's bytes on disk, including packet headers and padding.
     const fn bytes_per_event(self) -> u64 {
         match self {
             Self::Numbers => 14,
@@ -90,7 +90,7 @@ fn free_bytes(folder: &Path) -> Result<u64> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
-/// Writes a trace of so many events.
+/// Writes a trace with a number of events.
 pub(super) fn write(folder: &Path, kind: TraceKind, events: u64) -> Result<TraceFolder> {
     make_dir(folder)?;
     let metadata = folder.join("metadata");
@@ -172,8 +172,8 @@ impl Stream {
         }
     }
 
-    /// Writes so many events to the file `path`, and lets the disk have them, so that nothing is
-    /// left to be written while readers are measured; how many bytes.
+    /// Writes events to the file `path`, and flushes it to the disk, so that no write-back disturbs
+    /// the readers; returns the number of bytes.
     fn write(mut self, path: &Path, events: u64) -> Result<u64> {
         let failed = || format!("cannot write {path:?}");
         let mut file = File::create(path).map_err(Error::io(failed()))?;
@@ -251,7 +251,7 @@ impl Stream {
 /// Paths of requests.
 const PATHS: [&[u8]; 4] =
     [b"/", b"/index.html", b"/static/images/logo.png", b"/api/v2/orders/31415/items"];
-/// Messages: short, long, with what has to be escaped.
+/// Messages: short, long, and with characters that need escapes.
 const TEXTS: [&[u8]; 4] = [
     b"connected",
     b"cache miss: key 'user' not there",

@@ -1,4 +1,4 @@
-//! The readers, what each is asked to do, and with which traces.
+//! The readers, their work, and their traces.
 
 use std::path::Path;
 use std::process::Command;
@@ -47,7 +47,8 @@ pub(super) enum TraceKind {
 pub(super) enum Size {
     /// The trace that all readers read.
     Small,
-    /// Many times that: what ours reads as well, as what it needs must not grow with the trace.
+    /// A trace many times as large: only Trackway's reader reads it, because its memory must not
+    /// grow with the trace.
     Large,
 }
 
@@ -78,7 +79,7 @@ impl Size {
     /// Both.
     pub(super) const ALL: [Self; 2] = [Self::Small, Self::Large];
 
-    /// Behind the other words of a case.
+    /// Returns the suffix of a case.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Small => "",
@@ -119,7 +120,7 @@ impl Tool {
         let options: &[&str] = match (self, work) {
             (Self::Babeltrace2, Work::Text) => &[BABELTRACE2],
             (Self::Babeltrace2, Work::Decode) => &[BABELTRACE2, "--output-format=dummy"],
-            // Once, in the end; a number with a sign is what it takes for one without.
+            // The count comes last, once. The sign distinguishes it from other numbers.
             (Self::Babeltrace2, Work::Count) => {
                 &[BABELTRACE2, "--component=sink.utils.counter", "--params=step=+0"]
             }

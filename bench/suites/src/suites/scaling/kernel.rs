@@ -25,7 +25,7 @@ const CALLS: u32 = 400;
 /// Key of the extra figure: the added cost of a call, relative to that of one thread alone.
 const OF_ONE: &str = "added, in terms of one thread";
 
-/// All that take part, the untraced first: the others are told in its terms.
+/// All tracers, the untraced calls first: they are the baseline.
 const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Untraced,
     KernelTracer::Trackway,
@@ -58,7 +58,8 @@ pub(super) struct InKernel {
 }
 
 impl InKernel {
-    /// Its rows, if any of its tracers is wanted, behind so many others.
+    /// Returns its rows, if any of its tracers is selected; `first` is the number of rows before
+    /// them.
     pub(super) fn enter(&mut self, context: &SuiteContext<'_>, first: usize) -> Result<Vec<Entry>> {
         if !names().any(|name| context.settings.wants(name)) {
             return Ok(Vec::new());
@@ -131,7 +132,7 @@ fn case(threads: u32) -> String {
 
 /// Parses the result of a run of `threads` threads.
 fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
-    // bpftrace says things of its own in between.
+    // bpftrace prints other lines in between.
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("batch ")).collect();
     let batches = workload::batches(&lines.join("\n"))?;
     let calls = u64::from((PLAN.warm_up + PLAN.batches) * CALLS);
@@ -140,7 +141,7 @@ fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
         let message = format!("{threads} threads are to make {calls} calls each, not {called:?}");
         return Err(Error::output("workload", message));
     }
-    // Their mean, as in the survey: CPUs may differ, and so what a median of all batches is of.
+    // The mean, as in the survey: CPUs may differ, and a median over all batches would mix them.
     let of_thread = |thread| {
         let its: Vec<Batch> = batches.iter().filter(|one| one.thread == thread).copied().collect();
         workload::median_ns(&its, PLAN.warm_up)
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(found.figure, 160.0);
         let account = found.account.expect("an account");
         assert!(account.is_complete() && account.recorded == emitted, "{account:?}");
-        // One that is missing, and not said to be lost.
+        // An event that is missing and not reported as lost.
         let less = sample(&ran(3, batches, emitted - 1), 3).expect("figures");
         assert!(!less.account.expect("an account").is_complete());
         // Untraced, there is none.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! events::which   the program's: figures in ns of an event
-//! kernel          the call's: figures in ns of a call
+//! kernel          a system call: ns of a call
 //! ```
 
 mod kernel;

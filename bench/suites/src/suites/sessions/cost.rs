@@ -57,7 +57,8 @@ pub(super) fn off(host: &dyn Host, settings: &Settings) -> Result<Sample> {
     sample(&batches(command)?, OFF_WARM_UP)
 }
 
-/// An event in so many sessions: they are made, events emitted and all of them looked for in each.
+/// Measures an event in several sessions: they are made, events are emitted, and each session's
+/// trace is searched for all of them.
 pub(super) fn recorded(
     host: &dyn Host,
     settings: &Settings,
@@ -83,7 +84,7 @@ pub(super) fn recorded(
     for name in &names {
         let of_one = host.end(name, kind, emitted(&batches))?;
         if !of_one.is_complete() {
-            // What one has too many must not make up for what another lacks.
+            // A surplus in one session must not make up for a loss in another.
             let message = format!("events do not add up: {}", of_one.words());
             return Err(Error::output(name, message));
         }
@@ -111,7 +112,7 @@ fn warm_up(kind: Kind, sessions: u32) -> u32 {
     }
 }
 
-/// Adds what a further session costs, and each row in terms of one session in the same round.
+/// Adds the cost of a further session, and each row relative to one session in the same round.
 pub(super) fn complete(suite: &mut SuiteRows) {
     for (tracer, kind) in [OURS, THEIRS].iter().flat_map(|one| Kind::ALL.map(|kind| (*one, kind))) {
         let is_one = |row: &Row| row.tracer == tracer && row.case == case(kind, 1);

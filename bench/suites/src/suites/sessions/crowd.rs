@@ -16,7 +16,7 @@ use super::trackway::TrackwaySessions;
 use super::usage::{self, KIB};
 use crate::trace_check;
 
-/// Processes a second that are asked for.
+/// Processes started per second.
 const RATE: u64 = 1000;
 /// Events of each.
 const EVENTS: u64 = 5;
@@ -25,7 +25,7 @@ const ALIVE_MAX: u64 = 16;
 /// Time during which processes are started, in seconds, and its part before leftovers are counted.
 const SECONDS: u64 = 5;
 const WARM_UP_S: u64 = 1;
-/// Until the recorder has looked at everything that it looks at.
+/// Time in which the recorder has visited everything once.
 const REST: Duration = Duration::from_secs(1);
 /// Time that a run may take in addition, in seconds.
 const SPARE_S: u64 = 60;
@@ -36,7 +36,7 @@ pub(super) const PLACES: &str = "greatest number of places kept";
 pub(super) const DESCRIPTORS: &str = "greatest number of descriptors left";
 pub(super) const LEFT_KIB: &str = "greatest KiB left";
 
-/// The way in which short-lived processes begin.
+/// The origin of short-lived processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Starts {
     /// Programs that are started.
@@ -65,7 +65,7 @@ struct Launched {
 
 /// Resources that ended processes could leave behind.
 struct Leftovers {
-    /// The window, and what is the recorder's own.
+    /// Bytes of the window, and the recorder's private bytes.
     bytes: u64,
     /// Descriptors that the recorder has open.
     descriptors: u64,
@@ -78,7 +78,7 @@ pub(super) fn measure(sessions: &TrackwaySessions<'_>, starts: Starts) -> Result
     sessions.create(SESSION, Wanted::of(Kind::Disk))?;
     let warm_up = launch(sessions, starts, WARM_UP_S)?;
     let before = leftovers(sessions)?;
-    // Their numbers begin anew.
+    // Their numbers begin again.
     let launched = launch(sessions, starts, SECONDS)?;
     let after = leftovers(sessions)?;
     let processes = warm_up.processes + launched.processes;

@@ -18,7 +18,8 @@ use crate::trace_check;
 /// Time to wait before a stopped session counts as silent: some bursts.
 const SILENCE: Duration = Duration::from_millis(5);
 
-/// A session's stops; after each, nothing more is recorded, if that can be asked.
+/// Measures a session's stops; after each, checks that nothing more is recorded, if the session
+/// reports its count.
 pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
     let created_us = timed_us(|| host.create(SESSION, Wanted::of(Kind::Disk)))?;
     let (mut stop_us, mut start_us) = (Vec::new(), Vec::new());
@@ -46,7 +47,8 @@ pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
     Ok(Sample { account: Some(account), extra, ..of_turns(&stop_us)? })
 }
 
-/// Other contexts for the channel, which gives it other buffers: no event is lost or doubled.
+/// Measures changes of the channel's context, which replace its buffers: no event is lost or
+/// doubled.
 pub(super) fn replacements(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
     during_session(sessions, || {
         let contexts = ["vtid", "none"].into_iter().cycle().take(TURNS as usize);
@@ -80,7 +82,7 @@ fn visit_us() -> Result<f64> {
         }
         before.apply().map_err(fail)
     });
-    // As it was before, also after a failure.
+    // Restores the earlier CPU set, also after a failure.
     before.apply().map_err(fail)?;
     us
 }

@@ -14,7 +14,7 @@ pub(super) const SESSION: &str = "lab";
 pub(super) enum Kind {
     /// A flight recorder; LTTng's snapshot session.
     Flight,
-    /// Into a folder, as it comes; what finds no room is discarded.
+    /// Into a folder; events that find no space are discarded.
     Disk,
 }
 
@@ -80,8 +80,8 @@ pub(super) trait Host {
     /// Returns the number of events that [`SESSION`] has recorded, if it reports that.
     fn recorded(&self) -> Result<Option<u64>>;
 
-    /// Ends a session: what became of its events, by its trace, which stays until the next session
-    /// of that name.
+    /// Ends a session; returns the account of its events, by its trace, which stays until the next
+    /// session of that name.
     fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account>;
 
     /// Folder of a session's trace.

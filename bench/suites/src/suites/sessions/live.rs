@@ -38,7 +38,7 @@ pub(super) fn measure(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
     let mut command = sessions.command();
     command.args(["print", "--follow", SESSION, "--clock-cycles", "--no-delta"]);
     let mut follower = Running::start_for(&mut command, "trackway print --follow", LIMIT_S)?;
-    // What is there before the follower is there is none of its delay.
+    // The time before the follower is ready is not part of its delay.
     let first = few(sessions, 0).and_then(|()| next(&mut follower));
     let lines = std::thread::scope(|scope| {
         let emitting = scope.spawn(|| emit(sessions));

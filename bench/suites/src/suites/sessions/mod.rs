@@ -4,15 +4,15 @@
 //!
 //! ```text
 //! host      the interface; trackway, lttng: the two that have it
-//! programs  what takes part in sessions meanwhile
+//! programs  background programs
 //! cost      an event in 1, 2, 4 and 32 sessions
 //! switch    from `event on` to the first event
-//! load      what recorders take of the CPUs (usage)
-//! grace     a session stopped, a channel given other buffers
-//! live      an event's way to who follows the session
+//! load      the recorders' share of the CPUs (usage)
+//! grace     a session stopped, a channel's buffers replaced
+//! live      latency from an event to the session's follower
 //! crowd     short-lived processes
-//! memory    of a session in which nothing happens
-//! goals     what all this is to reach
+//! memory    memory of an idle session
+//! goals     goals for sessions
 //! ```
 //!
 //! Main invariant: every session's trace is read: its events must add up to those emitted, or,
@@ -52,11 +52,11 @@ pub(crate) use goals::bars;
 
 /// The suite's name.
 const NAME: &str = "sessions";
-/// Ours, asked by the recorder's socket: what is left without the command's start.
+/// Trackway by the recorder's socket: the cost without the command's start.
 const SOCKET: &str = "trackway-socket";
 /// Number of times that an event is switched on, and a session changed, in a round.
 const TURNS: u32 = 5;
-/// CPUs of the large machine that an idle session's memory is looked at on, too.
+/// Number of CPUs of the simulated large machine, for the memory of an idle session.
 const MANY_CPUS: u32 = 256;
 
 /// The measurement of a row.
@@ -64,7 +64,7 @@ const MANY_CPUS: u32 = 256;
 enum Work {
     /// An event that is off.
     Off,
-    /// An event in so many sessions.
+    /// An event in this number of sessions.
     Event(Kind, u32),
     /// An event switched on.
     Switch,
@@ -80,7 +80,7 @@ enum Work {
     Live,
     /// Short-lived processes.
     Crowd(crowd::Starts),
-    /// Memory of a session in which nothing happens, on a machine that could have so many CPUs.
+    /// Memory of an idle session, on this machine or on one with this number of possible CPUs.
     Memory(Kind, Option<u32>),
 }
 
@@ -121,7 +121,7 @@ impl Work {
     }
 }
 
-/// All rows: ours first, so that others can be told in terms of them.
+/// Returns all rows: Trackway's first, which are the baselines.
 fn all() -> Vec<(&'static str, Work)> {
     let kinds = |of: fn(Kind) -> Work| Kind::ALL.map(of);
     let mut ours = Vec::new();

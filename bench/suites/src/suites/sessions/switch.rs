@@ -39,8 +39,8 @@ pub(super) fn measure(host: &dyn Host) -> Result<Sample> {
     let turns = done?;
     finished?;
     host.stop(SESSION)?;
-    // Before it is ended: some tracers' traces are whole only then, but none lacks what was before
-    // the stop.
+    // The times are read before the session ends: some tracers' traces are whole only then, but all
+    // have the events before the stop.
     let times = trace_check::numbers(&host.trace(SESSION))?;
     host.end(SESSION, Kind::Disk, times.len() as u64)?;
     sample(&turns, &times)
@@ -60,7 +60,7 @@ fn take_turns(host: &dyn Host, running: &mut Running) -> Result<Vec<Turn>> {
         }
         turns.push(Turn { asked_ns, answered_ns, seen_ns });
         host.event_off()?;
-        // Or it might be on again before the program looks.
+        // Else the event might be on again before the program checks it.
         expect(running, &format!("unseen {number}"))?;
     }
     Ok(turns)

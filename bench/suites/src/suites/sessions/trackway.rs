@@ -1,4 +1,4 @@
-//! Trackway's sessions, through its own commands and, where the command is not what is measured,
+//! Trackway's sessions, through its own commands and, where the command itself is not measured,
 //! through the recorder's socket.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -20,7 +20,7 @@ use crate::trace_check;
 use crate::tracers::RING_BYTES;
 use crate::tracers::trackway::{allocated_bytes, in_window, link_flags, off_window_dir};
 
-/// The workload, and what starts it again and again.
+/// The workload, and its launcher.
 const PROGRAM: &str = "sessions";
 const LAUNCHER: &str = "crowd";
 /// Folder of the recorders' sockets, in the scratch folder.
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval of requests meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// The way to send a request to a session.
+/// The channel of requests to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestMethod {
     /// By the command that users have.
@@ -84,7 +84,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         workspace.compile(LAUNCHER, &[]).map(drop)
     }
 
-    /// Makes the sessions of a prepared workspace, with one way of requests.
+    /// Makes the sessions of a prepared workspace, with one channel of requests.
     pub(super) const fn new(
         workspace: &'workspace Workspace,
         request_method: RequestMethod,
@@ -127,7 +127,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         child::run(command.args(arguments), &what)
     }
 
-    /// Asks for something in the one way or the other.
+    /// Requests a change by either method.
     fn change(&self, session: &str, arguments: &[&str], request: Value) -> Result<()> {
         match self.request_method {
             RequestMethod::Command => self.trackway(arguments).map(drop),
@@ -135,7 +135,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         }
     }
 
-    /// Gives the channel this context, or `none`, and so other buffers.
+    /// Sets the channel's context, or `none`, which replaces its buffers.
     pub(super) fn set_context(&self, context: &str) -> Result<()> {
         let contexts = if context == "none" { json!([]) } else { json!([context]) };
         let request = json!({ "ask": "set-channel", "channel": CHANNEL, "contexts": contexts });
@@ -160,7 +160,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         }
     }
 
-    /// Asks a session's recorder by its socket, and waits for the answer.
+    /// Sends a request to a session's recorder by its socket, and waits for the answer.
     fn send_request(&self, session: &str, mut request: Value) -> Result<Value> {
         let fail = || Error::io(format!("cannot ask the recorder of {session}"));
         request["version"] = json!(1);
@@ -310,7 +310,7 @@ impl Host for TrackwaySessions<'_> {
     }
 }
 
-/// A recorder's answer, a line; `None` if the user wants us to end before there is one.
+/// Reads a recorder's answer, a line; `None` if the user interrupts the run before.
 fn answer(stream: UnixStream) -> io::Result<Option<Vec<u8>>> {
     let begin = Instant::now();
     let mut line = Vec::new();

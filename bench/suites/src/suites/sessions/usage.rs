@@ -33,7 +33,7 @@ fn cpu_ns_of(pid: u32) -> Result<u64> {
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Resident {
-    /// All of it, what it shares included.
+    /// All bytes, including shared ones.
     pub(super) all_bytes: u64,
     /// Private bytes: neither of files nor shared.
     pub(super) own_bytes: u64,
@@ -62,8 +62,8 @@ fn resident_of(status: &str) -> Option<Resident> {
     Some(Resident { all_bytes: bytes("VmRSS:")?, own_bytes: bytes("RssAnon:")? })
 }
 
-/// Descriptors that a process has open, but for those that it has for a moment: the fewest of
-/// several looks.
+/// Returns the number of open descriptors of a process, without short-lived ones: the least of
+/// several counts.
 pub(super) fn descriptors(pid: u32) -> Result<u64> {
     const LOOKS: u32 = 5;
     const INTERVAL: Duration = Duration::from_millis(30);

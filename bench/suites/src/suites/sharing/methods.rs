@@ -1,7 +1,7 @@
 //! Methods to read and update a thousand elements: a pass does it once with each.
 //!
-//! Main invariant: the values of each sample are others than those of the sample before, and every
-//! pass of readers is held against their sum; what was updated is looked for by another way.
+//! Main invariant: the values of each sample differ from those of the sample before, and every pass
+//! of readers is checked against their sum; updated values are read back by another method.
 
 use std::hint::black_box;
 use std::io;
@@ -16,7 +16,7 @@ use super::bpf::{Map, Mapped, Program, set_first};
 
 /// Elements that are read and updated, as in the paper.
 pub(super) const ELEMENTS: u32 = 1000;
-/// Elements of the map: a multiple of what a page holds.
+/// Elements of the map: a multiple of the elements of a page.
 const MAP_ELEMENTS: u32 = 1024;
 /// Element with the first value, for the program that writes.
 const SEED: u32 = MAP_ELEMENTS - 1;
@@ -32,7 +32,7 @@ const COUNT_SHIFT: u32 = 1;
 /// The kernel's internal error number for calls that a map does not have.
 const ENOTSUPP: i32 = 524;
 
-/// A way to an element.
+/// A method to read and update elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessMethod {
     /// An array in memory of our own: the baseline.
@@ -72,7 +72,7 @@ impl AccessMethod {
     }
 }
 
-/// Why a way cannot be had.
+/// The reason why a method is not available.
 #[derive(Debug, Clone)]
 pub(super) struct Unavailability {
     pub(super) words: String,
@@ -89,7 +89,7 @@ impl Unavailability {
         Self { words, is_failure: !is_absent }
     }
 
-    /// The same of a program: what the verifier refuses is a mistake, too.
+    /// Makes the reason for a program: a rejection by the verifier is a failure, too.
     fn of_program(error: &io::Error) -> Self {
         let unavailability = Self::of("the kernel takes no program of ours", error);
         Self {
@@ -124,7 +124,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Makes what can be had here.
+    /// Makes the maps and programs that are possible here.
     pub(super) fn new() -> Self {
         let map = had("the kernel gives no map that can be mapped", Map::new(MAP_ELEMENTS));
         let with = |map: &Attempt<Map>| map.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -150,7 +150,7 @@ impl Shared {
         Self { memory, map, mapped, adding, filling, batch, buffers: buffers(), first: 0 }
     }
 
-    /// Why a way cannot be had, if it cannot.
+    /// Returns the reason why a method is not available.
     pub(super) fn unavailability(&self, method: AccessMethod) -> Option<&Unavailability> {
         match method {
             AccessMethod::Memory => None,
@@ -168,7 +168,7 @@ impl Shared {
         (0..u64::from(ELEMENTS)).map(move |at| value(first, at))
     }
 
-    /// Has others write new values to what `method` will read.
+    /// Writes new values by another method to the elements that `method` will read.
     pub(super) fn write(&mut self, method: AccessMethod, sample: u64) -> Result<()> {
         self.first = first(sample);
         if method == AccessMethod::Memory {
@@ -205,7 +205,7 @@ impl Shared {
         set_first(buffers.map_fd(), &mut bytes).map_err(io)
     }
 
-    /// Reads all elements by `method`, as `timing` says.
+    /// Reads all elements by `method`, timed by `timing`.
     pub(super) fn read(&mut self, method: AccessMethod, timing: Timing<'_>) -> Result<Vec<f64>> {
         let expected = self.values().fold(0, u64::wrapping_add);
         let check = |sum: u64| {
@@ -262,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// Updates all elements by `method`, as `timing` says: with other values in each sample.
+    /// Updates all elements by `method`, timed by `timing`: with other values in each sample.
     pub(super) fn update(
         &mut self,
         method: AccessMethod,
@@ -315,7 +315,7 @@ impl Shared {
         }
     }
 
-    /// Looks for what `method` has just written, by another way.
+    /// Reads the values that `method` has just written, by another method.
     pub(super) fn check_updated(&self, method: AccessMethod) -> Result<()> {
         let of = |words: &[AtomicU64]| -> Vec<u64> {
             words.iter().take(ELEMENTS as usize).map(|word| word.load(Ordering::Relaxed)).collect()

@@ -3,8 +3,8 @@
 //! Filtering for Quasi-Realtime Systems* (2015), table 2.
 //!
 //! ```text
-//! bpf   the system call, the mapping, the kernel's programs
-//! ways  who reads and updates a thousand elements, and how that is checked
+//! bpf      the system call, the mapping, BPF programs
+//! methods  methods to read and update a thousand elements, and their checks
 //! ```
 //!
 //! Main invariant: the values that are read must come from another writer, and the values that are
@@ -23,8 +23,7 @@ use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
 use methods::{AccessMethod, Shared};
 
-/// Least time of what is between two readings of the clock, in ns, so that reading it does not
-/// count.
+/// Least time between two readings of the clock, in ns, so that reading it does not count.
 const GROUP_NS: u64 = 20_000;
 /// Most passes between two readings.
 const PASSES_MAX: u32 = 1 << 12;
@@ -58,7 +57,7 @@ const UPDATED: &str = "one of 1000 elements updated";
 pub(crate) struct Sharing {
     shared: Option<Shared>,
     turns: Vec<Turn>,
-    /// Samples so far: what is written differs in each.
+    /// Samples so far: each writes other values.
     samples: u64,
 }
 
@@ -153,7 +152,7 @@ impl Suite for Sharing {
     }
 }
 
-/// To three digits: single times differ in more, and say no more.
+/// Rounds to three digits: single times differ by more.
 fn rounded(figure: f64) -> f64 {
     if figure <= 0.0 {
         return figure;
@@ -162,9 +161,8 @@ fn rounded(figure: f64) -> f64 {
     (figure / unit).round() * unit
 }
 
-/// Passes over all elements, as often as there is time for: ns of an element, by groups of passes.
-/// A pass may say what it took itself, in ns of an element; else it is time of the thread on its
-/// CPU.
+/// Times passes over all elements until the time is over: ns of an element, by groups of passes. A
+/// pass may return its own figure, in ns of an element; else it is the thread's time on its CPU.
 fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
     let mut passes = 1;
     // The first passes do not count: how many make a group.

@@ -1,8 +1,8 @@
 //! Bytes on disk for the same events in every tracer that writes files.
 //!
-//! Each writes two traces, one with four times as many events as the other: what the larger one has
-//! more, for each event that it has more, is what an event takes, with its part of what packets,
-//! pages and indexes take; what is left of a trace without its events is there once.
+//! Each tracer writes two traces, one with four times as many events as the other. The additional
+//! bytes of the larger one, for each additional event, are the bytes of an event, with its part of
+//! packets, pages and indexes; the rest of a trace without its events is constant.
 
 mod written;
 
@@ -32,12 +32,12 @@ const REST_US: u64 = 1000;
 const BATCHES: u32 = 10;
 const TIMES: u32 = 4;
 
-/// Text of a trace of ours, as babeltrace2 writes it: what anything binary is for.
+/// Text of Trackway's trace, as babeltrace2 writes it: the format that binary traces replace.
 const TEXT: &str = "babeltrace2-text";
-/// The case of an event that has more than thirty before it, whose header has an id of its own.
+/// The case of an event after more than thirty others, whose header has an id of its own.
 const AMONG_MANY: &str = "u32, after 30 others";
 
-/// Tracers that write files, and how they are told to keep everything.
+/// Tracers that write files, and their modes in which they keep everything.
 const WRITERS: [(&str, Mode); 8] = [
     (name::TRACKWAY, Mode::Steady),
     (name::TRACKWAY_PRINTF, Mode::Steady),
@@ -55,7 +55,7 @@ fn cases() -> [(Case, &'static str); 3] {
     [Case::SIMPLEST, record, Case::PRINTF].map(|case| (case, case.payload.title()))
 }
 
-/// A row: which tracer writes what, and whether it is turned into text.
+/// A row: the tracer and its case, and whether the trace is converted to text.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     tracer: usize,
@@ -106,7 +106,7 @@ impl Suite for Size {
                 self.add(context, many, mode, &[(Case::SIMPLEST, AMONG_MANY)], &mut entries)?;
             }
         }
-        // Text stands below what it is text of.
+        // Rows of text come last.
         let (rows, mut entries) = last_text(std::mem::take(&mut self.rows), entries);
         self.rows = rows;
         self.add_control(&mut entries);
@@ -181,7 +181,7 @@ impl Size {
     }
 }
 
-/// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+/// Prepares a tracer; the entry has the reason if that is not possible.
 fn set_up(context: &SuiteContext<'_>, tracer: &mut dyn Tracer) -> Result<Entry> {
     context.progress.show_step(&format!("setting up {}", tracer.name()));
     let ready = Entry { records: true, ..Entry::default() };
@@ -207,7 +207,8 @@ fn last_text(rows: Vec<Row>, entries: Vec<Entry>) -> (Vec<Row>, Vec<Entry>) {
     others.into_iter().chain(text).unzip()
 }
 
-/// Each row beside ours of the same case: of text, that of `trackway_printf`.
+/// Sets Trackway's row of the same case as the baseline of each row; for text, that of
+/// `trackway_printf`.
 fn set_baselines(entries: &mut [Entry]) {
     for at in 0..entries.len() {
         let entry = &entries[at];
@@ -219,7 +220,7 @@ fn set_baselines(entries: &mut [Entry]) {
 }
 
 impl Row {
-    /// Writes a trace of so many batches.
+    /// Writes a trace of a number of batches.
     fn write(
         self,
         tracer: &mut dyn Tracer,
@@ -254,7 +255,7 @@ const LATER_RECORD_BYTES: f64 = 10.0;
 /// Returns Trackway's goals that this suite shows.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST.payload.title();
-    // The long header, once in so many records, is not what is asked about.
+    // The long header, once in many records, is not part of the goal.
     let round = |bytes: f64| (bytes * 100.0).round() / 100.0;
     let ours = |case: &str| suite.row(name::TRACKWAY, case).filter(|row| row.spread.is_some());
     let record = |case: &str| ours(case).and_then(|row| row.bytes_per_event).map(round);

@@ -1,7 +1,7 @@
 //! The cost of tracing system calls: getppid(2), and openat(2) of longer and longer names, one
 //! after another; and the rate at which recorders write events to disk.
 //!
-//! A tracer's run of openat has all lengths, one behind the other: its rows of a round are of the
+//! A tracer's run of openat has all lengths, one after the other: its rows of a round come from the
 //! same run.
 
 mod goals;
@@ -39,7 +39,7 @@ const PACED_US: u64 = 1000;
 /// Time that recorders drain, in ms.
 const DRAIN_MS: u64 = 1000;
 const DRAIN_MS_QUICK: u64 = 300;
-/// The case that bars are about, and what its calls are.
+/// Cases that bars use.
 const GETPPID: &str = "getppid";
 const PACED: &str = "a million events/s asked for, to disk";
 const FLAT_OUT: &str = "as many events/s as can be, to disk";
@@ -57,10 +57,10 @@ const EMITTED: &str = "events/s emitted";
 const LATER: &str = "written after the program's end, %";
 /// The part of each single call that was subtracted: reading the clock twice.
 const CLOCK: &str = "measuring a single call, ns";
-/// Events that the tracer says it has lost, of everything that it traced.
+/// Events that the tracer reports as lost, of everything that it traced.
 const LOST: &str = "lost, of everything that was traced";
 
-/// All that take part, the untraced first: the others are told in its terms.
+/// All tracers, the untraced calls first: they are the baseline.
 const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Untraced,
     KernelTracer::Trackway,
@@ -87,7 +87,7 @@ const RECORDERS: [KernelTracer; 4] = [
 enum Turn {
     /// getppid(2): ns of a call.
     Getppid,
-    /// openat(2) of a name of so many bytes, by its place in [`NAME_BYTES`]: ns of a call.
+    /// openat(2) of a name with a length of [`NAME_BYTES`], by its index: ns of a call.
     Openat(usize),
     /// A million events a second, to disk.
     Paced,
@@ -119,7 +119,7 @@ impl Turn {
     }
 }
 
-/// A row: who does what. `again` is the untraced one's second, the control.
+/// A row. `again` marks the control: the second untraced row.
 #[derive(Debug, Clone, Copy)]
 struct RowSpec {
     tracer: KernelTracer,
@@ -149,7 +149,7 @@ impl Syscall {
             context.progress.show_step(&format!("setting up {name}"));
             let absent =
                 self.tracers.as_ref().and_then(|all| all.absence(context.workspace, tracer));
-            // What is absent is so once.
+            // An absent tracer has one row.
             let turns = if absent.is_some() { vec![Turn::Getppid] } else { Turn::of(tracer) };
             for turn in turns {
                 entries.push(entry(tracer, turn, absent.clone()));
@@ -167,8 +167,8 @@ impl Syscall {
         entries
     }
 
-    /// For each row, the one that it is told in terms of: of the same case, untraced, or, of what
-    /// arrives on disk, ours.
+    /// Returns each row's baseline: the untraced row of the same case, or Trackway's row for events
+    /// on disk.
     fn baselines(&self) -> Vec<Option<usize>> {
         let other = |row: &RowSpec| {
             let tracer =
@@ -299,8 +299,8 @@ fn medians(ran: &Ran) -> Result<BTreeMap<u64, f64>> {
 /// Figures and their counts.
 type Histogram = Vec<(f64, u64)>;
 
-/// Times of single calls, less what measuring one takes; that, if the workload says so. What is
-/// left can be less than nothing, by as much as readings of the clock differ.
+/// Returns the durations of single calls, less the cost of measuring one, and that cost, if the
+/// workload reports it. A rest can be less than zero, by as much as readings of the clock differ.
 fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
     if !ran.stdout.lines().any(|line| line.starts_with("clock ")) {
         return Ok((Vec::new(), None));
@@ -321,14 +321,15 @@ fn account_and_extras(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'stati
     let mut extra = vec![(LOST, found.lost as f64)];
     if let Some(bytes) = found.lttng_bytes {
         extra.push((IN_LTTNGS, bytes as f64 / found.events.max(1) as f64));
-        // Of the same run: how far events lie apart is what others do, and differs between rounds.
+        // Both figures are of the same run: the distance of events depends on other processes, and
+        // differs between rounds.
         extra.push((OF_LTTNGS, found.bytes as f64 / bytes.max(1) as f64));
     }
     (Some(found.account_of_call(emitted)), extra)
 }
 
-/// The samples of all lengths. No tracer says which of its events had which: each length has its
-/// part of them.
+/// Returns the samples of all lengths. No tracer reports the length of each event: each length gets
+/// an equal part of them.
 fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.len()]> {
     let count = NAME_BYTES.len() as u64;
     let (account, extra) = account_and_extras(ran, emitted_each * count);

@@ -2,7 +2,7 @@
 //! server and databases under load. The tracer is off, records into flight recorders, or writes to
 //! disk.
 //!
-//! Which programs there are, and what they do, is in [`programs`].
+//! [`programs`] has the programs and their work.
 
 mod programs;
 
@@ -22,27 +22,27 @@ use programs::Program;
 const RECORDER: &str = "recorder, % of a CPU";
 const EVENTS: &str = "events/s, kept or not";
 
-/// A way to trace the program.
+/// A tracer of the program, with its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TracerVariant {
     /// No tracer.
     Untraced,
-    /// The kernel's events.
+    /// Kernel events.
     Kernel(KernelTracer, KernelEvents, Keep),
     /// The program's calls of the allocator, by the preload helper.
     Libc(Keep),
-    /// The same by LTTng's.
+    /// The program's calls of the allocator, by LTTng's wrapper.
     LttngLibc,
 }
 
-/// Programs for which a way means something.
+/// Programs that a variant traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AppliesTo {
     /// All.
     All,
     /// The slides': much scheduling, and much computing.
     Slides,
-    /// One, where tracers are told apart best.
+    /// The one that shows the largest differences between tracers.
     Hackbench,
     /// Programs that allocate a lot with the C library.
     Allocating,
@@ -59,7 +59,7 @@ impl AppliesTo {
     }
 }
 
-/// The ways, their names, the programs that they are for, and whether a quick run has them.
+/// The variants: their names, the programs that they are for, and whether a quick run has them.
 const VARIANTS: [(&str, TracerVariant, AppliesTo, bool); 17] = {
     use KernelEvents::{Everything, Sched};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway, TrackwayTracefs, TrackwayUser};
@@ -104,7 +104,7 @@ const VARIANTS: [(&str, TracerVariant, AppliesTo, bool); 17] = {
 /// Programs of a quick run.
 const QUICK: [&str; 4] = ["hackbench", "compiler", "apache2", "redis"];
 
-/// A row: which program, in which way.
+/// A row: the program and its tracer.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     program: usize,
@@ -121,7 +121,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Why a way cannot be gone here, if it cannot.
+    /// Returns the reason why a variant is not possible here.
     fn absence(&self, workspace: &Workspace, variant: TracerVariant) -> Option<String> {
         match variant {
             TracerVariant::Untraced => None,
@@ -136,7 +136,7 @@ impl Workload {
         }
     }
 
-    /// Makes a way ready.
+    /// Prepares a variant.
     fn set_up(&mut self, workspace: &Workspace, variant: TracerVariant) -> Result<Entry> {
         let absent = self.absence(workspace, variant);
         if absent.is_none() && variant == TracerVariant::LttngLibc {
@@ -213,7 +213,7 @@ struct Ended {
     stdout: String,
     /// The account of the marks.
     account: Option<Account>,
-    /// Events that there were by what the tracer says.
+    /// Number of events that the tracer reports.
     events: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The programs that are traced as wholes: what is found on the machine, with work for it that is
-//! the same each time; and what each says of itself.
+//! The programs that are traced as a whole: installed programs, with the same work each time; and
+//! the figure that each reports.
 //!
-//! No word of a command is empty or has a space in it: bpftrace takes a command apart at them.
+//! No word of a command is empty or has a space in it: bpftrace splits a command at spaces.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ pub(super) const SERVED: &str = "served";
 /// Ports of the servers, in a network namespace of their own.
 const WEB_PORT: u16 = 8080;
 const REDIS_PORT: u16 = 6379;
-/// The one that tbench's server cannot be told to do without.
+/// The port of tbench's server, which has no option for it.
 const TBENCH_PORT: u16 = 7003;
 /// Folder that the web server serves: part of its own package, so that it can read a file there as
 /// any user.
@@ -61,7 +61,7 @@ pub(super) enum FigureSource {
 }
 
 impl Program {
-    /// Its words: those before the tracer's processes, and those behind.
+    /// Returns its words: those before the tracer's processes, and those after.
     pub(super) fn words(&self, workspace: &Workspace, runner: &str) -> (Vec<String>, Vec<String>) {
         match &self.server {
             None => {
@@ -111,7 +111,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// All programs, with what they need in the scratch folder.
+/// Returns all programs, with their files in the scratch folder.
 pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
     workspace.compile(SERVED, &[])?;
     let mut network = Command::new(workspace.path(SERVED));
@@ -218,7 +218,8 @@ fn web_server(workspace: &Workspace, requests: usize) -> Result<Program> {
     Ok(Program::of("apache2", &load).with_figure(FigureSource::Ab).served(WEB_PORT, &server))
 }
 
-/// Redis, whose server is the same executable as its tools, told apart by the name it is given.
+/// Makes the program of Redis, whose server is the same executable as its tools, and differs in the
+/// name by which it is started.
 fn redis(requests: usize, no_network: (bool, &str)) -> Program {
     let executables = ["/usr/bin/redis-server", "/usr/bin/redis-check-rdb"];
     let executable = executables.into_iter().find(|path| Path::new(path).is_file());
@@ -254,7 +255,7 @@ fn sqlite(workspace: &Workspace, rows: usize) -> Result<Program> {
     Ok(Program::of("sqlite3", &format!("sqlite3 -batch -init {script} {} .exit", data.display())))
 }
 
-/// A program's figure, of what it printed and how long it took.
+/// Returns a program's figure, from its output and duration.
 pub(super) fn figure(figure_source: FigureSource, stdout: &str, ns: u64) -> Result<f64> {
     let figure = match figure_source {
         FigureSource::Nothing => Some(ns as f64 / 1e6),
@@ -274,7 +275,7 @@ pub(super) fn figure(figure_source: FigureSource, stdout: &str, ns: u64) -> Resu
     figure.ok_or_else(|| Error::output("workload", "the program does not say what it has done"))
 }
 
-/// The number behind these words.
+/// Returns the number after these words.
 fn number_after(line: &str, words: &str) -> Option<f64> {
     line.strip_prefix(words)?.split_whitespace().next()?.parse().ok()
 }
@@ -294,7 +295,7 @@ fn redis_figure(stdout: &str) -> Option<f64> {
 pub(super) mod tests {
     use super::*;
 
-    /// A program whose figure is its time.
+    /// Makes a program whose figure is its duration.
     pub(in crate::suites::workload) fn plain() -> Program {
         Program::of("true", "true")
     }

@@ -64,7 +64,7 @@ fn files(cpu: &Path, workspace: &Workspace) -> (PathBuf, PathBuf) {
     (cpu.join("trace_pipe_raw"), workspace.path(&format!("ftrace-{name}")))
 }
 
-/// Starts what moves each CPU's buffer to a file.
+/// Starts processes that move each CPU's buffer to a file.
 fn drain(instance: &Instance, workspace: &Workspace) -> Result<Drains> {
     let mut drains = Drains(Vec::new());
     for cpu in instance.cpus() {
@@ -88,7 +88,7 @@ fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, 
         if has_marks { PageScanner::new(instance, job.events)? } else { PageScanner::default() };
     let mut bytes = 0;
     for cpu in instance.cpus() {
-        // What was written, and pages that are not full.
+        // The written pages, and pages that are not full.
         let (from, to) = files(cpu, job.workspace);
         bytes += fs::metadata(&to).map_or(0, |file| file.len());
         if has_marks && to.is_file() {
@@ -100,7 +100,7 @@ fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, 
         })?;
         let _ = fs::remove_file(to);
     }
-    // Of a flight recorder, what does not fit is to go.
+    // A flight recorder discards events by design.
     let (lost, overwritten) = match job.keep {
         Keep::Disk => (stats.overrun + stats.dropped, 0),
         Keep::Flight => (stats.dropped, stats.overrun),
@@ -123,7 +123,7 @@ impl Drop for Drains {
     fn drop(&mut self) {
         self.0.iter().for_each(Running::terminate);
         for drain in self.0.drain(..) {
-            // What it has not moved is read afterwards.
+            // The rest of the buffer is read afterwards.
             let _ = drain.finish();
         }
     }

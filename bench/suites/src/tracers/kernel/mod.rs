@@ -1,15 +1,15 @@
-//! Tracers of the kernel: ours beside ftrace, perf, bpftrace and strace, each of which runs a
-//! command and then shows what it has of it.
+//! Kernel tracers: Trackway next to ftrace, perf, bpftrace and strace, each of which runs a command
+//! and then reports its events.
 //!
 //! ```text
 //! ours, ftrace, peers   the adapters
-//! pages                 ftrace's buffers, as it gives them
-//! count                 what is in our traces, and what LTTng's layout would take for it
+//! pages                 marks in ftrace's buffers
+//! count                 content of Trackway's traces, and its bytes in LTTng's layout
 //! ```
 //!
-//! Main invariant: what a tracer has found is by its own output, of that run; who runs a command
-//! under it decides whether that is enough. Whatever is started ends with us: workloads die with
-//! who runs them, tracers end with their workloads, and what has a name has a
+//! Main invariant: a tracer's events are those in its own output of that run; the caller judges
+//! whether they are enough. Everything that is started ends with this process: workloads die with
+//! their parent, tracers end with their workloads, and named objects have a
 //! [`trackway_bench_engine::host::cleanup_shell`].
 
 mod count;
@@ -32,12 +32,13 @@ pub(crate) use crate::trace_check::marks::Keep;
 
 /// Longest that one run of a command has, in seconds.
 const LIMIT_S: u64 = 60;
-/// The workloads' program, which also moves buffers and runs what is measured as a whole.
+/// The workloads' program, which also moves buffers and runs the commands that are measured as a
+/// whole.
 pub(crate) const PROGRAM: &str = "kernel";
 /// Buffers of all tracers, in KiB for each CPU.
 pub(crate) const BUFFER_KIB: u64 = 8 << 10;
-/// Subsystems of [`KernelEvents::Everything`], besides system calls. Those that remain hardly say
-/// anything of such loads, and to detach from their tracepoints takes the kernel some 80 ms each.
+/// Subsystems of [`KernelEvents::Everything`], in addition to system calls. The remaining ones have
+/// few events in such loads, and to detach from their tracepoints takes the kernel some 80 ms each.
 const SUBSYSTEMS: [&str; 7] = ["sched", "irq", "timer", "kmem", "exceptions", "signal", "task"];
 
 /// A tracer of the kernel, in one way of use.
@@ -45,19 +46,19 @@ const SUBSYSTEMS: [&str; 7] = ["sched", "irq", "timer", "kmem", "exceptions", "s
 pub(crate) enum KernelTracer {
     /// None.
     Untraced,
-    /// Ours by BPF, of everything that runs.
+    /// Trackway by BPF, of everything that runs.
     Trackway,
-    /// Ours by BPF, of a command and what it starts.
+    /// Trackway by BPF, of a command and its descendants.
     TrackwayTree,
-    /// Ours by a private tracefs instance, as where there is no BPF.
+    /// Trackway by a private tracefs instance, as on machines without BPF.
     TrackwayTracefs,
-    /// Ours by BPF, of everything that runs, and what the command asks of the allocator.
+    /// Trackway by BPF, of everything that runs, and the command's calls of the allocator.
     TrackwayUser,
     /// ftrace's events of all calls at once, in an instance of their own.
     FtraceRaw,
     /// The same, of times that each CPU has by itself.
     FtraceLocal,
-    /// The same, of times that no CPU has before another: behind a lock of them all.
+    /// ftrace with a clock that is monotonic over all CPUs: after a lock of them all.
     FtraceGlobal,
     /// The same, of a number that all CPUs count on instead of a time.
     FtraceCounter,
@@ -117,8 +118,8 @@ impl KernelTracer {
         )
     }
 
-    /// The clock of ftrace's instance, if it is ftrace: unless that is what rows differ in, the one
-    /// that other tracers have.
+    /// Returns the clock of ftrace's instance, if it is ftrace: the other tracers' clock, unless
+    /// rows differ in it.
     const fn ftrace_clock(self) -> Option<&'static str> {
         match self {
             Self::FtraceRaw | Self::FtraceSyscalls => Some("mono"),
@@ -149,7 +150,7 @@ pub(crate) struct Job<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) events: KernelEvents,
     pub(crate) keep: Keep,
-    /// The call whose events are counted apart; empty: none.
+    /// The call whose events are counted separately; empty: none.
     pub(crate) call: &'a str,
     pub(crate) work: Work<'a>,
 }
@@ -167,7 +168,7 @@ pub(crate) enum Work<'a> {
 }
 
 impl Job<'_> {
-    /// The command, where the tracer is these processes (0: who starts it).
+    /// Returns the command, with the tracer's processes (0: its parent).
     fn command(&self, tracers: &str) -> Vec<String> {
         match self.work {
             Work::Workload(arguments) => {
@@ -200,9 +201,9 @@ pub(crate) struct Found {
     pub(crate) events: u64,
     /// Events of the call that is counted separately, where they can be told apart.
     pub(crate) of_call: Option<u64>,
-    /// Events that it says it has lost.
+    /// Events that it reports as lost.
     pub(crate) lost: u64,
-    /// Events that newer ones overwrote, as was asked for.
+    /// Events that newer ones overwrote, as configured.
     pub(crate) overwritten: u64,
     /// Bytes of the events; 0: it keeps none.
     pub(crate) bytes: u64,
@@ -225,7 +226,7 @@ impl Found {
     /// Computes the account of the call's events. Events that are neither there nor reported as
     /// lost make an account that does not add up.
     pub(crate) fn account_of_call(&self, emitted: u64) -> Account {
-        // Where calls cannot be told apart, others' are among them.
+        // If calls cannot be told apart, those of other processes are included.
         let recorded = self.of_call.unwrap_or(self.events).min(emitted);
         let missing = emitted - recorded;
         Account {
@@ -258,7 +259,7 @@ impl Ran {
         let of =
             |sides, all: Account| made.account(tracer.name(), (&self.marks, sides), keep, &all);
         let mut account = of(sides, found.account())?;
-        // What one of the two has lost excuses nothing that the other lacks.
+        // A loss of one tracer does not excuse missing events of the other.
         if let Some(of_user) = self.of_user {
             account.add(&of(&[Side::Allocation], of_user)?);
         }
@@ -287,7 +288,7 @@ pub(crate) struct KernelTracers {
 }
 
 impl KernelTracers {
-    /// Compiles what they need; looks for tracefs.
+    /// Compiles their programs, and finds tracefs.
     pub(crate) fn set_up(workspace: &Workspace) -> Result<Self> {
         workspace.compile(PROGRAM, &[])?;
         Ok(Self { tracefs: Tracefs::find() })
@@ -351,7 +352,7 @@ mod tests {
         let off = Found::default();
         let account = off.account_of_call(1000);
         assert!(!account.is_complete() && account.recorded == 0);
-        // What is lost is said; what is neither there nor said is missing.
+        // Reported losses count as lost; events that are neither there nor reported are missing.
         let some = Found { events: 900, lost: 99, bytes: 9000, ..Found::default() };
         assert!(!some.account_of_call(1000).is_complete());
         let some = Found { lost: 100, ..some };

@@ -1,4 +1,4 @@
-//! Marks in ftrace's buffers, page by page, as the kernel gives them.
+//! Marks in ftrace's buffers, page by page, as the kernel returns them.
 //!
 //! ```text
 //! page    time u64 | bytes of records, in 20 bits, of a long | records
@@ -26,7 +26,7 @@ const LONG: u32 = 0;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 
-/// Looks for marks.
+/// A scanner for marks.
 #[derive(Debug, Default)]
 pub(super) struct PageScanner {
     /// The entry event of a call: its id, and the offsets of number and first argument.
@@ -77,13 +77,13 @@ impl PageScanner {
         }
     }
 
-    /// In a page. What is no page has none.
+    /// Scans a page; bytes that are not a page have no marks.
     pub(super) fn page(&mut self, page: &[u8]) {
         let Some(commit) = number::<8>(page, 8).map(u64::from_le_bytes) else { return };
         let bytes = usize::try_from(commit & COMMIT_MASK).unwrap_or(0);
         let Some(records) = page.get(HEADER_BYTES..HEADER_BYTES + bytes) else { return };
         let mut at = 0;
-        // Each step goes on by four bytes at least.
+        // Each step advances by four bytes at least.
         while let Some(head) = number::<4>(records, at).map(u32::from_le_bytes) {
             let long = number::<4>(records, at + 4).map_or(0, u32::from_le_bytes) as usize;
             let (event, size) = match head & 31 {
@@ -117,7 +117,7 @@ impl PageScanner {
     }
 }
 
-/// So many bytes from there on.
+/// Returns the bytes from this position on, if there are enough.
 fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<[u8; BYTES]> {
     bytes.get(at..at.checked_add(BYTES)?)?.try_into().ok()
 }

@@ -1,4 +1,4 @@
-//! perf, bpftrace and strace: programs that run the workload, and write down what they saw.
+//! perf, bpftrace and strace: programs that run the workload, and write their events.
 
 use std::fs;
 use std::path::Path;
@@ -87,7 +87,7 @@ fn perf_events(events: KernelEvents) -> Vec<String> {
     }
 }
 
-/// bpftrace, which counts: all system calls by their numbers, and what else there is altogether.
+/// Runs bpftrace, which counts: all system calls by their numbers, and all other events together.
 pub(super) fn by_bpftrace(job: &Job<'_>) -> Result<Ran> {
     let output = job.workspace.path(OUTPUT);
     let mut command = bpftrace::command(&script(job.events), &job.command("0"), &output);
@@ -142,7 +142,8 @@ fn script(events: KernelEvents) -> String {
     }
 }
 
-/// Sums of its maps; apart, those of the call with that number, or of the one that was traced.
+/// Sums the maps, with a separate count of the call with that number, or of the one that was
+/// traced.
 fn counted(results: &BpftraceOutput, number: Option<libc::c_long>) -> Found {
     let number = number.map(|number| number.to_string());
     let each = ["@enter", "@exit"].into_iter().flat_map(|map| results.counts(map));

@@ -92,7 +92,7 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
     let found = count::count(&trace.join("kernel"), job.call)?;
     let (mut found, mut marks) =
         found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
-    // What belongs to no stream is in the summary alone, and what was overwritten in no trace.
+    // Losses that belong to no stream are in the summary only, and overwritten events in no trace.
     let said = kernel_summary(&trace)?;
     said.agrees("recorded", said.recorded, found.events)?;
     (found.lost, found.overwritten) = (said.lost, said.overwritten);

@@ -163,15 +163,15 @@ impl Trackway {
         }
     }
 
-    /// The folder of the window that it uses. Events that a window has known stay in it, and have
-    /// ids before the program has begun: so many of them are kept from others' programs, and have a
-    /// new window each time, in which they get their ids in their own order.
+    /// Returns the folder of the window that it uses. Events that a window has registered stay in
+    /// it, and have ids before the program begins. So cases with many events use a new window each
+    /// time, in which they get ids in their own order.
     fn window_dir(&self, workspace: &Workspace) -> Result<PathBuf> {
         if !self.is_among_many() {
             return Ok(workspace.window_dir().to_owned());
         }
         let folder = workspace.window_dir().join("many");
-        // What is not there needs no removing.
+        // A missing folder needs no removal.
         let _ = std::fs::remove_dir_all(&folder);
         make_dir(&folder)?;
         Ok(folder)
@@ -229,7 +229,8 @@ impl Tracer for Trackway {
             }
             Variant::Off => case.context == Context::None && case.payload != Payload::Printf,
             Variant::Sequence if self.is_rust() => case.payload.is_in_table(),
-            // What the header adds to C's is in its arguments, whatever the threads and contexts.
+            // The work that the C++ header adds to C's is in its arguments, for any threads and
+            // contexts.
             Variant::Sequence if self.is_cxx() => {
                 case.threads == 1
                     && case.context == Context::None

@@ -13,7 +13,7 @@ use trackway_bench_engine::tracer::Availability;
 use crate::trace_check::{self, RecorderSummary};
 use crate::tracers::baseline::needs_compiler;
 
-/// Adds where `trackway record` writes its trace, and beside it how the recording went.
+/// Sets the trace of `trackway record`, and the file of its summary next to it.
 pub(crate) fn write_to(command: &mut Command, trace: &Path) {
     command.arg("-o").arg(trace).arg("--summary-json").arg(summary_file(trace));
 }
@@ -29,16 +29,16 @@ fn summary_file(trace: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// If it says nothing.
+/// If there is no summary.
 pub(crate) fn summary(trace: &Path) -> Result<RecorderSummary> {
     RecorderSummary::read(&summary_file(trace), "programs")
 }
 
-/// The same of the kernel's events.
+/// Returns the summary of the kernel events.
 ///
 /// # Errors
 ///
-/// If it says nothing.
+/// If there is no summary.
 pub(crate) fn kernel_summary(trace: &Path) -> Result<RecorderSummary> {
     RecorderSummary::read(&summary_file(trace), "kernel")
 }
@@ -48,7 +48,7 @@ pub(crate) fn account(trace: &Path, emitted: u64) -> Result<Account> {
     account_in(trace, &summary(trace)?, emitted)
 }
 
-/// The same of the streams in this folder, which is all of the trace or a part of it.
+/// Computes the account of the streams in this folder, which is all of the trace or a part of it.
 pub(crate) fn account_in(
     streams: &Path,
     summary: &RecorderSummary,
@@ -65,7 +65,7 @@ pub(crate) fn account_in(
     })
 }
 
-/// The same of a single thread, whose events are looked for by their numbers, as others' are.
+/// Computes the account of a single thread by the numbers of its events, as for other tracers.
 pub(crate) fn account_of_thread(trace: &Path, emitted: u64) -> Result<Account> {
     trace_check::summarized(trace, emitted, &summary(trace)?)
 }

@@ -1,7 +1,7 @@
 //! One span after the other, each with a number, as the users of each tracer write them.
 //!
-//! What a tracer needs before its first span it gets when its loop is entered for the first time,
-//! in the batches that do not count.
+//! A tracer's set-up before its first span happens when its loop is entered for the first time, in
+//! the batches that do not count.
 
 use std::fs::File;
 use std::hint::black_box;

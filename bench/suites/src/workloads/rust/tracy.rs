@@ -3,7 +3,7 @@
 //! afterwards the bench connects, and counts the events that arrive.
 //!
 //! Tracy's protocol is that of the version in Cargo.lock, by its sources: TracyProtocol.hpp,
-//! TracyQueue.hpp. Another version refuses us, and anything that we do not know is an error.
+//! TracyQueue.hpp. Another version rejects the connection, and any unknown item is an error.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -37,7 +37,7 @@ pub extern "C" fn peer_number(first: u64, count: u64) {
     }
 }
 
-/// Says what has arrived.
+/// Prints the events that have arrived.
 #[unsafe(no_mangle)]
 pub extern "C" fn peer_arrived(emitted: u64) {
     let mut arrived = Arrived::default();
@@ -111,13 +111,13 @@ fn connect(port: u16) -> io::Result<TcpStream> {
 fn item_bytes(items: &[u8]) -> Option<usize> {
     Some(match *items.first()? {
         PLOT => 25,
-        // The thread that what follows is of; a sign of life.
+        // The thread of the following items; a sign of life.
         75 => 5,
         74 => 1,
         // The load of the whole machine; where a CPU is in it.
         97 => 13,
         111 => 17,
-        // What it has to say itself, and its text, which goes before.
+        // A message, whose text comes before it.
         2 => 10,
         114 => 2 + usize::from(*items.get(1)?),
         112 => 3 + 256 + usize::from(u16::from_le_bytes([*items.get(1)?, *items.get(2)?])),

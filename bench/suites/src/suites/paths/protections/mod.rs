@@ -1,7 +1,7 @@
-//! The ways in which writers keep apart, each around the same record, header and switch.
+//! Protections of writers, each around the same record, header and switch.
 //!
 //! All but the paper's write into regions: the same plan, the same bytes, the same committing
-//! store. What differs is how a writer comes to have the region for itself:
+//! store. They differ in the way in which a writer gets exclusive use of the region:
 //!
 //! ```text
 //! nothing    it has one of its own, and no signal handler may write        the floor
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The paper's kernel disables interrupts, and with them other writers on that CPU. A program can
-//! only keep its own signal handlers out: another thread may run at any time. So who blocks signals
+//! only exclude its own signal handlers: another thread may run at any time. So blocking signals
 //! needs a region for each thread; and a mutex must not be taken in a signal handler at all.
 
 use std::cell::UnsafeCell;
@@ -81,22 +81,22 @@ impl ProtectionKind {
 const RESTARTS_MAX: usize = 16;
 /// Number of claim regions that a writer tries, as the agent does.
 const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
-/// The generation that the session has. Every way looks whether it is still the same.
+/// The session's generation. Every protection checks that it has not changed.
 const GENERATION: u64 = 7;
 
-/// Records what is staged: what is measured, and stepped through.
+/// Records a staged event: the function that is measured and stepped through.
 pub(super) type Record = unsafe extern "C" fn(*const (), *mut Staged) -> Did;
 
 /// A writer with its buffers.
 pub(super) trait Writer: Sync {
-    /// Records what is staged.
+    /// Records a staged event.
     fn record(&self, staged: &mut Staged) -> Did;
 
     /// Searches its buffers, one by one.
     fn find(&self, body_bytes: usize) -> Result<Vec<Found>>;
 }
 
-/// A way to write, with buffers.
+/// A protection with its buffers.
 pub(super) struct Contender {
     /// The protection.
     pub(super) protection: ProtectionKind,
@@ -211,7 +211,7 @@ enum Step {
     Refused,
 }
 
-/// Writers into regions, who keep apart by `P`.
+/// Writers into regions with the protection `P`.
 struct Regions<P, C> {
     protection: P,
     rings: Vec<OurRing>,
@@ -258,7 +258,7 @@ impl<P: Protection, C: Clock> Regions<P, C> {
         }
     }
 
-    /// The record, after a switch if there must be one, by who has the region for itself.
+    /// Writes the record, after a switch if necessary; the caller has exclusive use of the region.
     #[inline(always)]
     fn record_exclusively(
         &self,
@@ -438,8 +438,8 @@ impl Protection for Claims {
                 staged.restarts += 1;
                 continue;
             };
-            // Behind the compare-and-swap. The agent puts a fence in between for machines on which
-            // that is none.
+            // ORDERING: after the compare-and-swap. The agent puts a fence in between for machines
+            // on which that is none.
             if regions.generation.load(Ordering::SeqCst) != GENERATION {
                 return Did::Lost;
             }
@@ -474,7 +474,7 @@ impl Protection for Mutexes {
 /// A mutex of pthread_mutex_lock(3), as processes share it.
 struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
 
-// SAFETY: that is what a mutex is for.
+// SAFETY: a mutex may be used by several threads.
 unsafe impl Send for Mutex {}
 // SAFETY: as above.
 unsafe impl Sync for Mutex {}
@@ -547,7 +547,7 @@ impl<C: Clock> Writer for Paper<C> {
     fn record(&self, staged: &mut Staged) -> Did {
         let Some(ring) = self.buffers.get(cpu()) else { return Did::Lost };
         let buffer = ring.buffer();
-        // Behind the compare-and-swap, as with claims.
+        // The check comes after the compare-and-swap, as with claims.
         let goes_on = || self.generation.load(Ordering::SeqCst) == GENERATION;
         let now = || self.clock.now_in_order();
         let reserved = buffer.reserve(ring.map(), now, goes_on, (ID, staged.body_bytes, 0));

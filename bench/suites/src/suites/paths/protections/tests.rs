@@ -1,4 +1,4 @@
-//! Each way puts the same records into its buffer.
+//! Each protection puts the same records into its buffer.
 
 use super::super::clock::{Line, Still};
 use super::*;
