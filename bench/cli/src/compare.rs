@@ -48,7 +48,7 @@ enum FailOn {
     Slower,
 }
 
-/// Compares, with the tables on `output`.
+/// Compares two reports, and writes the tables to `output`.
 ///
 /// # Errors
 ///

@@ -72,18 +72,19 @@ pub(crate) fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Res
     Ok(())
 }
 
-/// The suites that a run measures.
+/// Returns the suites that a run measures.
 fn measured(arguments: &Arguments) -> impl Iterator<Item = SuiteInfo> {
     let are_all = arguments.suites.is_empty();
     arguments.chosen().into_iter().filter(move |suite| !(are_all && suite.is_only_by_name))
 }
 
-/// A time as people plan with it.
+/// Formats a duration for planning.
 fn time(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
-/// Measures, with the tables on `output`. 1 if something failed that should have worked.
+/// Measures, with the tables on `output`. The status is 1 if something failed that should have
+/// worked.
 ///
 /// # Errors
 ///
@@ -136,7 +137,7 @@ fn default_folder() -> PathBuf {
     format!("trackway-bench-{when}").into()
 }
 
-/// The command for the report, word by word, as `trackway bench` has it.
+/// Returns the command for the report, word by word, as typed after `trackway bench`.
 fn typed_command() -> Vec<String> {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     ["trackway", "bench"].map(str::to_owned).into_iter().chain(words).collect()

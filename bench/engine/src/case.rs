@@ -19,7 +19,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Name of the work in the workload programs.
+    /// Returns the name of the work in the workload programs.
     pub const fn work(self) -> &'static str {
         match self {
             Self::Number => "number",
@@ -40,7 +40,7 @@ impl Payload {
         !matches!(self, Self::Scope)
     }
 
-    /// Head of its columns.
+    /// Returns the head of its columns.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Number => "u32",
@@ -63,7 +63,7 @@ pub enum Context {
 }
 
 impl Context {
-    /// Its name on Trackway's command line.
+    /// Returns its name on Trackway's command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -118,7 +118,7 @@ impl Case {
         Self { threads, ..self }
     }
 
-    /// In words.
+    /// Returns the description in words.
     pub fn words(&self) -> String {
         let context = match self.context {
             Context::None => "",
@@ -146,7 +146,7 @@ impl Mode {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Overwrite, Self::Steady, Self::Producer];
 
-    /// In words.
+    /// Returns the description in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Overwrite => "overwrite",

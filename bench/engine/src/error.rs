@@ -5,7 +5,7 @@ use std::io;
 
 use trackway_console::IoError;
 
-/// Why something could not be measured.
+/// The reason why something could not be measured.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,7 +45,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A map for errors of the system: `.map_err(Error::io("cannot write 'x'"))`.
+    /// Returns a map for errors of the system: `.map_err(Error::io("cannot write 'x'"))`.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source: source.into() }

@@ -3,7 +3,7 @@
 use crate::results::Unit;
 use crate::stats::Ratio;
 
-/// A figure as people read it.
+/// Formats a figure with its unit.
 pub fn figure(unit: Unit, figure: f64) -> String {
     if unit == Unit::EventsPerSecond {
         return format!("{:.2} M", figure / 1e6);

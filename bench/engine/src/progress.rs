@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shown if standard error is a terminal.
+    /// Makes a line that is shown if standard error is a terminal.
     pub fn new() -> Self {
         Self { is_shown: has_progress(), left: Cell::new(None) }
     }
@@ -53,7 +53,7 @@ impl Drop for Progress {
     }
 }
 
-/// So much time, in words.
+/// Returns the remaining time in words.
 fn left(seconds: f64) -> String {
     match seconds {
         90.0.. => format!("about {:.0} min left", seconds / 60.0),
@@ -62,7 +62,8 @@ fn left(seconds: f64) -> String {
     }
 }
 
-/// Both on one line: one that is longer than the terminal's would not be overwritten as a whole.
+/// Returns both in one line, shortened to the terminal's width: a longer line would not be
+/// overwritten as a whole.
 fn shortened(what: &str, left: &str, columns: usize) -> String {
     if left.is_empty() {
         return what.chars().take(columns.saturating_sub(1)).collect();

@@ -36,7 +36,7 @@ impl Lost {
         (part > LOST_MOST).then(|| Self { tracer: row.tracer.clone(), part })
     }
 
-    /// The one that lost more.
+    /// Returns the larger loss.
     fn more(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.into_iter().chain(other).max_by(|one, other| one.part.total_cmp(&other.part))
     }
@@ -81,7 +81,7 @@ impl ByRound {
         Self { is_chosen: found.is_chosen || found.count() < measured.count(), ..found }
     }
 
-    /// The difference.
+    /// Subtracts the figures of the same round.
     pub fn less(&self, other: &Self) -> Self {
         self.with(other, |one, other| Some(one - other))
     }
@@ -132,7 +132,7 @@ impl Estimate {
         self.ratio.interval.map_or(self.ratio.median, |(_, high)| high)
     }
 
-    /// In another unit: `of` must not turn the order round.
+    /// Converts to another unit: `of` must be increasing.
     pub fn map(self, of: impl Fn(f64) -> f64) -> Self {
         let interval = self.ratio.interval.map(|(low, high)| (of(low), of(high)));
         Self { ratio: Ratio { median: of(self.ratio.median), interval }, ..self }
@@ -174,7 +174,7 @@ impl Form {
     /// A ratio.
     pub const TIMES: Self = Self::of(2, "times");
 
-    /// A figure in this unit.
+    /// Makes the format of a figure in this unit.
     pub const fn of(digits: usize, unit: &'static str) -> Self {
         Self { digits, is_signed: false, unit }
     }
@@ -201,17 +201,17 @@ impl Form {
     }
 }
 
-/// A bar that figures up to `bound` hold.
+/// Makes a bar that figures up to `bound` hold.
 pub fn most(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> Bar {
     bar(what, estimate, form, |estimate| estimate.is_at_most(bound))
 }
 
-/// A bar that figures from `bound` on hold.
+/// Makes a bar that figures from `bound` on hold.
 pub fn least(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> Bar {
     bar(what, estimate, form, |estimate| estimate.is_at_least(bound))
 }
 
-/// A bar that all of several figures must hold; the worst of them is reported. If one was not
+/// Makes a bar that all of several figures must hold; the worst of them is reported. If one was not
 /// measured, the bar has no verdict.
 pub fn most_of_all(
     what: &str,
@@ -230,7 +230,7 @@ pub fn most_of_all(
     bar(what, worst, form, |_| verdict.unwrap_or(Verdict::Unknown))
 }
 
-/// A figure without a bound.
+/// Makes a bar of a figure without a bound.
 pub fn floor(what: &str, estimate: Option<Estimate>, form: Form) -> Bar {
     bar(what, estimate, form, |_| Verdict::Unknown)
 }
@@ -255,7 +255,7 @@ fn bar(
     bar
 }
 
-/// A bar that a figure up to `bound` holds which was counted: it needs no interval.
+/// Makes a bar that a counted figure up to `bound` holds: it needs no interval.
 pub fn at_most(what: &str, counted: Option<f64>, bound: f64, words: impl Fn(f64) -> String) -> Bar {
     let Some(counted) = counted else { return Bar::not_measured(what) };
     let verdict = if counted <= bound { Verdict::Holds } else { Verdict::Misses };

@@ -158,7 +158,7 @@ impl Catalogue {
         Ok(report)
     }
 
-    /// The suites of these names, each once, in their own order.
+    /// Returns the suites of these names, each once, in their own order.
     fn choose(&self, names: &[String]) -> Result<Vec<Box<dyn Suite>>> {
         let all = (self.suites)();
         let known: Vec<&str> = all.iter().map(|suite| suite.about().name).collect();
@@ -257,8 +257,8 @@ pub fn write_page(report: &Report, folder: &Path) -> std::io::Result<()> {
     write_whole(folder, "report.html", &page(report))
 }
 
-/// A file that is there whole or not at all, also if the machine stops: it is on the disk before it
-/// takes the place of the one before. That takes some 20 ms, between rounds.
+/// Writes a file as a whole or not at all, also if the machine stops: it is on the disk before it
+/// replaces the old one. That takes some 20 ms, between rounds.
 fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
     let new = folder.join(format!(".{name}.new"));
     let written = File::create(&new).and_then(|mut file| {

@@ -22,7 +22,8 @@ impl Settings {
         tracer_names::chosen(&self.tracers, tracer)
     }
 
-    /// The command that measures a suite in this way again, in the same order, as a shell takes it.
+    /// Returns the command that measures a suite again with these settings, in the same order,
+    /// quoted for a shell.
     pub fn command(&self, suite: &str) -> String {
         let mut command = format!("trackway bench {suite}");
         if self.quick {
@@ -38,7 +39,7 @@ impl Settings {
     }
 }
 
-/// A word that a shell leaves as it is.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_+.,/".contains(letter);
     if word.chars().all(is_plain) {

@@ -82,7 +82,7 @@ fn send(pid: i32, signal: i32) {
     }
 }
 
-/// `to` is a process, or the negative of a group.
+/// Sends a signal; `to` is a process, or the negative of a group.
 fn send_to(to: i32, signal: i32) {
     // SAFETY: kill has no preconditions; errno is put back for the code that was interrupted.
     unsafe {
@@ -96,7 +96,7 @@ fn send_to(to: i32, signal: i32) {
 pub struct Foreground(Option<&'static AtomicI32>);
 
 impl Foreground {
-    /// `pid`, from now on.
+    /// Makes `pid` the child in front.
     pub fn new(pid: i32) -> Self {
         let place = WAITED_FOR.iter().find(|place| {
             place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()

@@ -114,7 +114,7 @@ fn add(histogram: &mut Ticks, [ticks, count]: [u64; 2]) -> Result<()> {
     Ok(())
 }
 
-/// The greatest is known as it is, not only its place: one of the last place is it.
+/// Replaces one of the last place by the greatest, which is known exactly, and not only its place.
 fn set_most(histogram: &mut Ticks, [most]: [u64; 1]) {
     if let Some(last) = histogram.last_mut().filter(|last| last.0 != most) {
         last.1 -= 1;
@@ -127,7 +127,7 @@ fn set_most(histogram: &mut Ticks, [most]: [u64; 1]) {
     }
 }
 
-/// The mean of the middle nine tenths.
+/// Returns the mean of the middle nine tenths.
 fn middle_mean(histogram: &Ticks) -> f64 {
     let all: u64 = histogram.iter().map(|one| one.1).sum();
     let (low, high) = (all as f64 * END, all as f64 * (1.0 - END));

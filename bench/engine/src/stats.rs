@@ -34,7 +34,7 @@ impl Spread {
         })
     }
 
-    /// Half of the distance between the smallest and the greatest: the `b` of `a ± b`.
+    /// Returns half of the distance between the smallest and the greatest: the `b` of `a ± b`.
     pub fn half_range(&self) -> f64 {
         (self.max - self.min) / 2.0
     }
@@ -129,7 +129,7 @@ impl Tail {
     }
 }
 
-/// A histogram in the order of its figures, each once.
+/// Sorts a histogram by its figures, each once.
 pub fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     let mut sorted = histogram.to_vec();
     sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -153,8 +153,8 @@ pub fn ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
         .flatten()
 }
 
-/// To a tenth below 100, and to three digits above: where something is subtracted that differs from
-/// round to round, figures of all rounds are to fall on the same places, which so stay few.
+/// Rounds to a tenth below 100, and to three digits above: after a subtraction that differs from
+/// round to round, figures of all rounds fall on the same few places.
 pub fn placed(figure: f64) -> f64 {
     let digits = figure.abs().max(100.0).log10().floor();
     let unit = 10_f64.powf(digits - 2.0);
@@ -167,8 +167,8 @@ pub fn placed(figure: f64) -> f64 {
 /// Most entries of a histogram that is kept.
 const HISTOGRAM_MAX: usize = 4096;
 
-/// A histogram that is not longer than can be kept, in order: if it must be, its figures are
-/// rounded, to one part in a thousand first. No figure is left out.
+/// Sorts a histogram and limits its length: if necessary, its figures are rounded, to one part in a
+/// thousand first. No figure is left out.
 pub fn bounded(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     let mut shorter = merged(histogram);
     for digits in [3, 2, 1] {
@@ -201,7 +201,7 @@ pub struct Quartiles {
     pub median: f64,
     /// One in four is above.
     pub high: f64,
-    /// From where to where figures are not unusual.
+    /// Ends of the range of usual figures.
     pub whiskers: (f64, f64),
     /// Outliers and their counts.
     pub outliers: Vec<(f64, u64)>,
@@ -233,8 +233,8 @@ impl Quartiles {
 /// Probability with which a confidence interval holds the true figure.
 const CONFIDENCE: f64 = 0.95;
 
-/// Between which figures the median lies of all that could be measured, with 95 % confidence, by
-/// the ranks of those that were: whatever their distribution is. `None` if they are fewer than six.
+/// Returns the interval that contains the true median with 95 % confidence, by the ranks of the
+/// figures: for any distribution. `None` for fewer than six figures.
 pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
     let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -256,7 +256,8 @@ pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
     Some((*sorted.get(rank)?, *sorted.get(count - 1 - rank)?))
 }
 
-/// The figure that `percent` % of the sorted figures are below, interpolated between neighbours.
+/// Returns the figure that `percent` % of the sorted figures are below, interpolated between
+/// neighbours.
 fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = percent / 100.0 * last as f64;

@@ -46,9 +46,9 @@ pub struct Entry {
     pub case: String,
     /// The case as a number, where it is one: threads, bytes, predicates.
     pub x: Option<f64>,
-    /// Why it cannot be measured here, if it cannot.
+    /// The reason if it is not available here.
     pub absent: Option<String>,
-    /// Why it cannot be measured though it is here, if it cannot.
+    /// The reason if it failed though it is available.
     pub failed: Option<String>,
     /// The unit of its figure, where it differs from the suite's.
     pub unit: Option<Unit>,

@@ -38,7 +38,7 @@ pub struct Flow {
 /// `set_up` comes first and `tear_down` last, also after failures; in between, any number of runs
 /// in any order.
 pub trait Tracer {
-    /// Its row in the table.
+    /// Returns its row in the table.
     fn name(&self) -> &'static str;
 
     /// Checks, without starting anything, that the tracer can be measured on this machine.
@@ -86,7 +86,7 @@ pub trait Tracer {
         &[]
     }
 
-    /// Name of a case's work in its workload.
+    /// Returns the name of a case's work in its workload.
     fn work(&self, case: &Case) -> &'static str {
         case.payload.work()
     }

@@ -53,7 +53,7 @@ pub fn is_listed(names: &[&str], tracer: &str) -> bool {
     names.contains(&tracer.strip_suffix(AGAIN).unwrap_or(tracer))
 }
 
-/// The name, or beginning of names, that the fewest changes of letters lead to, if they are few.
+/// Returns the name, or beginning of names, with the fewest changed letters, if they are few.
 fn nearest<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
     let word = word.trim().to_lowercase();
     let begins = |name: &'a str| name.match_indices('-').map(move |(at, _)| &name[..at]);

@@ -60,7 +60,7 @@ fn map_subcommands(command: Command, change: fn(Command) -> Command) -> Command 
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, change))
 }
 
-/// The first examples of a full page, one a line.
+/// Returns the first examples of a full page, one a line.
 fn examples(page: &str) -> Vec<&str> {
     let lines = page.lines().skip_while(|line| !matches!(*line, "Examples:" | "Example:")).skip(1);
     let lines = lines.skip_while(|line| line.is_empty());
@@ -74,7 +74,7 @@ fn heading(name: &str) -> String {
     format!("{style}{name}:{}", style.render_reset())
 }
 
-/// The page of the top level, with the commands in groups.
+/// Returns the page of the top level, with the commands in groups.
 fn template(command: &Command, groups: &[Group]) -> Option<StyledStr> {
     if groups.is_empty() {
         return None;

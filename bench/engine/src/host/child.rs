@@ -41,7 +41,7 @@ pub fn run(command: &mut Command, what: &str) -> Result<Finished> {
     Running::start(command, what)?.finish()
 }
 
-/// The same for a program that may take so long.
+/// Runs a program with a time limit.
 pub fn run_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Finished> {
     Running::start_for(command, what, limit_s)?.finish()
 }
@@ -75,7 +75,7 @@ impl Running {
         })
     }
 
-    /// Its next line of output, without the end of line; empty if there is none.
+    /// Reads its next line of output, without the end of line; empty if there is none.
     pub fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.stdout
@@ -84,7 +84,7 @@ impl Running {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Its number.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -164,7 +164,7 @@ impl Watch {
         Self { foreground: Foreground::new(pid), done, thread }
     }
 
-    /// To be called before the child is reaped. Whether it was overdue.
+    /// Ends the watch before the child is reaped; returns true if the child was overdue.
     pub fn end(self) -> bool {
         // Fails only if the thread has ended, because the child was overdue.
         let _ = self.done.send(());

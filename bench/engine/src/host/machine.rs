@@ -39,7 +39,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the description of this machine.
     pub fn current() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let clocksource = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Head of the report.
+    /// Returns the head of the report.
     pub fn words(&self) -> String {
         let kind = if self.is_virtual { "virtual machine, " } else { "" };
         let lttng = self.lttng_tools.as_ref().map_or(String::new(), |tools| {
@@ -85,7 +85,7 @@ fn line_of(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -93,7 +93,7 @@ fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
     })
 }
 
-/// The first line that a program prints, if it runs and succeeds.
+/// Returns the first line that a program prints, if it runs and succeeds.
 pub fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     /// Longest time that a program may take to print its version, in seconds.
     const LIMIT_S: u64 = 10;
@@ -113,7 +113,7 @@ pub fn build_of(file: &Path) -> Option<String> {
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The CPUs that we may use, in the order of their numbers.
+/// Returns the CPUs that this process may use, in the order of their numbers.
 pub fn allowed_cpus() -> Result<Vec<usize>> {
     // SAFETY: all-zero bytes are a valid, empty set.
     let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };

@@ -53,8 +53,8 @@ pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Measured>
     })
 }
 
-/// Time from before the start of `command` until its first line of output is here, in ms. It is
-/// ended then.
+/// Measures the time from before the start of `command` until its first line of output, in ms, and
+/// ends it then.
 pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result<f64> {
     command.stdout(Stdio::piped());
     on_cpus(&mut command, cpus);

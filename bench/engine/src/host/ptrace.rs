@@ -62,7 +62,7 @@ fn memory_of(pid: libc::pid_t) -> Result<File> {
 }
 
 impl Tracee {
-    /// A child that does `body`, and stops before it; `None` where that is not allowed.
+    /// Makes a child that runs `body`, and stops before it; `None` if ptrace is not allowed.
     ///
     /// # Safety
     /// `body` calls nothing that a child of a process with threads must not: it does not
@@ -96,7 +96,7 @@ impl Tracee {
         Ok(Some(tracee))
     }
 
-    /// The first thread of a program that runs, stopped where it is; `None` where that is not
+    /// Attaches to the first thread of a running program, which stops; `None` if ptrace is not
     /// allowed.
     pub fn attach(pid: u32) -> Result<Option<Self>> {
         let pid = pid.cast_signed();

@@ -92,7 +92,7 @@ fn left_event(line: &str) -> Option<&str> {
     is_of_the_dead(event.strip_prefix(GROUPS)?).then_some(event)
 }
 
-/// One write(2): to files of tracefs, each is a command of its own.
+/// Appends by one write(2): in files of tracefs, each is a command of its own.
 fn append(path: &Path, text: &str) -> std::io::Result<()> {
     OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
 }
@@ -139,7 +139,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// A file or folder of it.
+    /// Returns the path of a file or folder of it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -210,7 +210,7 @@ pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -
     Ok(())
 }
 
-/// The numbers of a CPU's `stats`.
+/// Parses the numbers of a CPU's `stats`.
 fn stats(text: &str) -> Option<Stats> {
     let stat = |name: &str| {
         let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
@@ -265,7 +265,7 @@ impl Uprobe {
         format!("{}:{}", self.group, self.event)
     }
 
-    /// The file that turns it on and off, in an instance.
+    /// Returns the file that turns it on and off, in an instance.
     pub fn enable(&self) -> String {
         format!("events/{}/{}/enable", self.group, self.event)
     }

@@ -29,7 +29,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Time of one event.
+    /// Returns the duration of one event.
     pub fn event_ns(&self) -> f64 {
         self.ns as f64 / self.events as f64
     }
@@ -46,7 +46,7 @@ pub struct Emitted {
     pub cpu_ns: u64,
 }
 
-/// The batches in a workload's output; there must be some.
+/// Parses the batches in a workload's output; there must be some.
 pub fn batches(output: &str) -> Result<Vec<Batch>> {
     let mut found = Vec::new();
     for line in output.lines() {
@@ -61,7 +61,7 @@ pub fn batches(output: &str) -> Result<Vec<Batch>> {
     some(found)
 }
 
-/// ns of an event in the middle one of the batches that are not to warm up.
+/// Returns ns of an event in the median of the batches after the warm-up.
 pub fn median_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
     let counted = batches.iter().filter(|batch| batch.number >= warm_up);
     let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
@@ -92,7 +92,7 @@ pub fn instructions(output: &str) -> Result<f64> {
     }
 }
 
-/// The threads' lines in a workload's output; there must be some.
+/// Parses the threads' lines in a workload's output; there must be some.
 pub fn emitted(output: &str) -> Result<Vec<Emitted>> {
     let mut found = Vec::new();
     for line in output.lines() {
@@ -102,7 +102,7 @@ pub fn emitted(output: &str) -> Result<Vec<Emitted>> {
     some(found)
 }
 
-/// The start times in the launcher's output, in µs; there must be some.
+/// Parses the start times in the launcher's output, in µs; there must be some.
 pub fn starts_us(output: &str) -> Result<Vec<f64>> {
     let mut found = Vec::new();
     for line in output.lines() {
@@ -118,7 +118,7 @@ pub fn threads(output: &str) -> Result<u64> {
     Ok(threads)
 }
 
-/// The numbers of a line that begins with `word`.
+/// Parses the numbers of a line that begins with `word`.
 pub fn numbers<const COUNT: usize>(line: &str, word: &str) -> Result<[u64; COUNT]> {
     let mut words = line.split(' ');
     if words.next() != Some(word) {

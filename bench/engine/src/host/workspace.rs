@@ -104,7 +104,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// A new place, with the workloads' sources in it.
+    /// Makes a workspace with the workloads' sources in it.
     pub fn new(tools: BuildTools, sources: &[Source]) -> Result<Self> {
         let shared = Path::new(SHARED_MEMORY);
         let base = std::env::temp_dir();
@@ -128,18 +128,18 @@ impl Workspace {
         Self { tools, dir: PathBuf::new(), window_dir: PathBuf::new(), _locks: Vec::new() }
     }
 
-    /// A place with nothing in it but a name for the executable.
+    /// Makes a workspace with nothing in it but a name for the executable.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn at(trackway: PathBuf) -> Self {
         Self::of(BuildTools::without_parts(trackway))
     }
 
-    /// A path in the scratch folder.
+    /// Returns a path in the scratch folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// The window's folder.
+    /// Returns the window's folder.
     pub fn window_dir(&self) -> &Path {
         &self.window_dir
     }
@@ -215,8 +215,8 @@ fn is_left(entry: &fs::DirEntry) -> bool {
         && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok())
 }
 
-/// The process that made a folder of this name, if the name has our form. Names of earlier versions
-/// have no random number.
+/// Returns the process that made a folder of this name, if the name has the bench's form. Names of
+/// earlier versions have no random number.
 fn maker(name: &str) -> Option<u32> {
     let name = name.strip_prefix(PREFIX)?;
     let name = name.strip_suffix(WINDOW).unwrap_or(name);
@@ -231,7 +231,7 @@ fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// A new folder in `base`, which may be everybody's, locked for as long as we are.
+/// Makes a new folder in `base`, which all users may write to, locked until this process ends.
 fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
     let what = || format!("cannot make a folder in {}", base.display());
     let mut bytes = [0; 8];

@@ -153,7 +153,7 @@ pub fn method(suite: &SuiteRows) -> String {
     rounds + ended
 }
 
-/// Cases, in the order of the rows.
+/// Returns the cases, in the order of the rows.
 fn cases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     let mut cases: Vec<&str> = Vec::new();
     for row in rows {
@@ -203,7 +203,7 @@ fn cell(suite: &SuiteRows, row: &Row) -> String {
     }
 }
 
-/// Why rows have no figures, or not of all rounds: once for each tracer and reason.
+/// Formats the reasons for missing figures, once for each tracer and reason.
 fn reasons(suite: &SuiteRows) -> String {
     let line = |(row, count): (&Row, usize)| {
         let reason = row.reason.as_deref().unwrap_or_default();
@@ -218,7 +218,7 @@ fn reasons(suite: &SuiteRows) -> String {
     suite.reasons().into_iter().map(line).collect()
 }
 
-/// The bars, line by line, under the suites that show them.
+/// Formats the bars, line by line, under the suites that show them.
 fn bars_text(bars: &[Bar]) -> Option<String> {
     /// Least widths of the columns of goals and figures.
     const WIDTHS: (usize, usize) = (62, 20);

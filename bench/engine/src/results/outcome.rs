@@ -74,13 +74,13 @@ pub struct Bar {
     pub rounds: usize,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why it is not decided, where its figure alone would decide it.
+    /// The reason for a withdrawn verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl Bar {
-    /// One that nothing is known of.
+    /// Makes a bar without a figure.
     pub fn not_measured(what: &str) -> Self {
         Self {
             suite: String::new(),
@@ -142,13 +142,13 @@ pub struct Note {
 }
 
 impl Note {
-    /// Something should have worked.
+    /// Makes a note about a failure.
     pub fn failed(about: &str, error: &Error) -> Self {
         let text = format!("failed: {error}");
         Self { about: about.to_owned(), text, is_failure: true }
     }
 
-    /// Something is not here, or cannot be.
+    /// Makes a note about something that is missing here.
     pub fn skipped(about: &str, reason: &str) -> Self {
         let text = format!("skipped, because {reason}");
         Self { about: about.to_owned(), text, is_failure: false }

@@ -61,13 +61,13 @@ pub struct SuiteRows {
     pub seconds: f64,
     /// True if it ended before everything was measured.
     pub is_partial: bool,
-    /// Why there are no more rounds.
+    /// The reason for the end of the rounds.
     pub ended: Ended,
     /// All rows.
     pub rows: Vec<Row>,
 }
 
-/// Why a suite has no more rounds.
+/// The reason for the end of a suite's rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
@@ -178,7 +178,7 @@ pub struct Row {
     pub x: Option<f64>,
     /// Measured, absent or failed.
     pub status: RowStatus,
-    /// Why not, or why not in all rounds.
+    /// The reason for missing rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Rounds in which it failed, which are in none of its figures.
@@ -247,7 +247,7 @@ const fn is_nought(count: &usize) -> bool {
 }
 
 impl Row {
-    /// The median of its rounds, if it was measured.
+    /// Returns the median of its rounds, if it was measured.
     pub fn median(&self) -> Option<f64> {
         self.spread.map(|spread| spread.median)
     }
@@ -276,7 +276,7 @@ impl Row {
 }
 
 impl SuiteRows {
-    /// The row of a tracer in a case.
+    /// Returns the row of a tracer in a case.
     pub fn row(&self, tracer: &str, case: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.tracer == tracer && row.case == case)
     }
@@ -297,8 +297,8 @@ impl SuiteRows {
         self.rows.iter().filter(|row| row.spread.is_some() && row.unit == unit).collect()
     }
 
-    /// Why rows have no figure, or not of all rounds: each tracer and reason once, with how many
-    /// rows it costs.
+    /// Returns the reasons for missing figures: each tracer and reason once, with the number of its
+    /// rows.
     pub fn reasons(&self) -> Vec<(&Row, usize)> {
         let mut said: Vec<(&Row, usize)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.reason.is_some()) {
@@ -333,7 +333,7 @@ impl SuiteRows {
 }
 
 impl Report {
-    /// Its suites with their names, in the order in which they are measured.
+    /// Returns the suites with their names, in the order in which they are measured.
     pub fn ordered(&self) -> impl Iterator<Item = (&str, &SuiteRows)> {
         let place = |name: &str| SUITES.iter().position(|suite| *suite == name);
         let mut found: Vec<(&str, &SuiteRows)> =
@@ -357,7 +357,7 @@ impl Report {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// From JSON.
+    /// Parses JSON.
     ///
     /// # Errors
     ///

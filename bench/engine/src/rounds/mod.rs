@@ -51,7 +51,7 @@ impl Limits {
         Self { rounds: settings.rounds.or(quick), seconds: suite.seconds(settings) }
     }
 
-    /// Why there is no round after these, if there is none.
+    /// Returns the reason if there is no further round.
     fn reached(&self, rounds: u32, elapsed: Duration, is_sure: impl Fn() -> bool) -> Option<Ended> {
         if let Some(wanted) = self.rounds {
             return (rounds >= wanted.max(1)).then_some(Ended::Rounds);
@@ -111,7 +111,7 @@ struct Measured {
     measuring: Vec<f64>,
     /// Rounds that failed.
     failed: usize,
-    /// Why, the last of them; or why it was left out.
+    /// The reason of the last failure, or of the exclusion.
     failure: Option<String>,
     /// True if it has no more turns.
     is_out: bool,
@@ -276,8 +276,8 @@ impl<'a> Measuring<'a> {
         Ok(())
     }
 
-    /// A row's round has failed. If its tracer hangs, it is out, with all rows of that tracer: they
-    /// would cost as long each.
+    /// Handles a row's failed round. If its tracer hangs, all rows of that tracer are out: they
+    /// would take as long each.
     fn fail(&mut self, row: usize, error: &Error) {
         let hangs = matches!(error, Error::Overdue { .. });
         self.rows[row].fail(error.to_string(), hangs);

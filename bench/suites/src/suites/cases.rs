@@ -77,7 +77,7 @@ impl Turn {
         Self { tracer, linked, case, work, is_claim: false, prober: None }
     }
 
-    /// One of a probe.
+    /// Makes the turn of a probe.
     const fn probed(prober: Prober, case: Case, work: &'static str) -> Self {
         let turn = Self::new(prober.name(), Linked::Nothing, case, work);
         Self { prober: Some(prober), ..turn }
@@ -117,7 +117,7 @@ impl Turn {
     }
 }
 
-/// All of them, in the order of their rows.
+/// Returns all turns, in the order of their rows.
 fn turns() -> Vec<Turn> {
     let (ours, theirs) = (Linked::Trackway, Linked::Lttng);
     let mut turns = vec![Turn::new("none", Linked::Nothing, Case::Bare, "bare")];

@@ -282,7 +282,7 @@ fn command(
     words
 }
 
-/// A sample of latencies in ns, of which the figure is their median, in µs.
+/// Makes a sample of latencies in ns; the figure is their median, in µs.
 fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
     let histogram: Vec<(f64, u64)> =
         latencies.iter().map(|&(ns, count)| (ns as f64 / 1000.0, count)).collect();
@@ -311,7 +311,7 @@ fn parsed(stdout: &str) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Why cyclictest cannot be had, if it cannot: of its priority, by trying.
+/// Returns the reason if cyclictest is not available; its priority is checked by a trial.
 fn no_cyclictest() -> Option<String> {
     if !has("cyclictest") {
         return Some("cyclictest is not installed (Debian has it in rt-tests)".to_owned());

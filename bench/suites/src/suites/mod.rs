@@ -21,7 +21,7 @@ mod workload;
 
 use trackway_bench_engine::suite::Suite;
 
-/// All of them, in the order in which they are measured.
+/// Returns all of them, in the order in which they are measured.
 pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),

@@ -57,13 +57,13 @@ struct Load {
     work: &'static str,
     /// Number of bytes, where rows differ in it.
     bytes: Option<u32>,
-    /// In words, where it is not.
+    /// The payload in words, where it is not a number of bytes.
     words: &'static str,
     context: &'static [&'static str],
 }
 
 impl Load {
-    /// All; or, to see that all works, some of each.
+    /// Returns all payloads, or some of each kind for a quick run.
     fn all(is_quick: bool) -> Vec<Self> {
         let of = |work, bytes| Self { work, bytes: Some(bytes), words: "", context: &[] };
         let mut all: Vec<Self> = BYTES.iter().map(|bytes| of("bytes", *bytes)).collect();

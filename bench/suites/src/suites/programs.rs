@@ -61,7 +61,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Why programs of this kind cannot be had here, if they cannot.
+    /// Returns the reason if programs of this kind are not available here.
     pub(crate) fn missing(workspace: &Workspace, linked: Linked) -> Option<String> {
         let found = match linked {
             Linked::Nothing if has("cc") => Availability::Ready,
@@ -174,7 +174,7 @@ impl Programs {
     }
 }
 
-/// `trackway record … -- PROGRAM`.
+/// Makes the command `trackway record … -- PROGRAM`.
 fn record(workspace: &Workspace, is_claim: bool, storage: Storage, program: &str) -> Command {
     let mut command = Command::new(&workspace.tools.trackway);
     command.args(["record", "--context", "none"]);

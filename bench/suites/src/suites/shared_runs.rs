@@ -22,7 +22,7 @@ struct Run<K, T> {
 }
 
 impl<K: PartialEq, T> SharedRuns<K, T> {
-    /// None so far.
+    /// Makes an empty store.
     pub(crate) const fn new() -> Self {
         Self { runs: Vec::new() }
     }

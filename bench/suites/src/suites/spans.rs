@@ -63,7 +63,7 @@ enum Program {
 impl Program {
     const ALL: [Self; 3] = [Self::Plain, Self::Fastrace, Self::Tracy];
 
-    /// The executable.
+    /// Returns the name of the executable.
     const fn name(self) -> &'static str {
         match self {
             Self::Plain => "rust-spans",
@@ -266,7 +266,7 @@ const fn batches(settings: &Settings) -> (u32, u32) {
     if settings.quick { (5, 10) } else { (20, 60) }
 }
 
-/// ns of a span: the median of the batches.
+/// Measures ns of a span: the median of the batches.
 fn spans(context: &SuiteContext<'_>, variant: SpanVariant, threads: u32) -> Result<Sample> {
     let (warm_up, batches) = batches(context.settings);
     let (threads, all) = (threads.to_string(), (warm_up + batches).to_string());
@@ -285,7 +285,7 @@ fn spans(context: &SuiteContext<'_>, variant: SpanVariant, threads: u32) -> Resu
     Ok(Sample { figure, account: account.transpose()?, ..Sample::default() })
 }
 
-/// The program, recorded.
+/// Makes the command of the recorded program.
 fn recorded(workspace: &Workspace, variant: SpanVariant) -> Command {
     workspace.clear(TRACE);
     let mut command = Command::new(&workspace.tools.trackway);
@@ -296,7 +296,7 @@ fn recorded(workspace: &Workspace, variant: SpanVariant) -> Command {
     command
 }
 
-/// The program, without a recorder.
+/// Makes the command of the program without a recorder.
 fn plain(workspace: &Workspace, variant: SpanVariant) -> Result<Command> {
     let mut command = Command::new(workspace.path(variant.program.name()));
     command.current_dir(workspace.path("."));
@@ -304,8 +304,8 @@ fn plain(workspace: &Workspace, variant: SpanVariant) -> Result<Command> {
     Ok(command)
 }
 
-/// µs of a process that makes one span, from its start to its end: the fastest, since a start that
-/// the machine interrupts takes several times as long.
+/// Measures µs of a process that makes one span, from its start to its end: the fastest, since a
+/// start that the machine interrupts takes several times as long.
 fn starts(context: &SuiteContext<'_>, variant: SpanVariant) -> Result<Sample> {
     let mut fastest = f64::INFINITY;
     for _ in 0..if context.settings.quick { STARTS_QUICK } else { STARTS } {

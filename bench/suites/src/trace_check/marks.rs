@@ -61,12 +61,12 @@ impl FoundMarks {
         self.0.extend(other.0);
     }
 
-    /// A call has this argument; nothing, if it is no mark's.
+    /// Adds the mark of a call with this argument, if it is one.
     pub(crate) fn call(&mut self, argument: u64) {
         self.number(Side::Call, argument);
     }
 
-    /// A thread of this name has ended.
+    /// Adds the mark of a thread of this name that has ended, if it is one.
     pub(crate) fn exit(&mut self, name: &str) {
         let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
         if let Some((nonce, number)) = numbers
@@ -169,7 +169,7 @@ pub(crate) struct Made {
     begin: u32,
     during: u32,
     end: u32,
-    /// On which CPU each of them was.
+    /// The CPU of each mark.
     cpus: Vec<u32>,
 }
 
@@ -200,7 +200,7 @@ impl Made {
         self.begin.saturating_add(self.during).saturating_add(self.end)
     }
 
-    /// The number of the first one of the end.
+    /// Returns the number of the first one of the end.
     const fn end_from(&self) -> u32 {
         self.begin.saturating_add(self.during)
     }

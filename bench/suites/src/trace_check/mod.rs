@@ -273,7 +273,7 @@ impl<'a> Threads<'a> {
 }
 
 impl Thread {
-    /// False: there is no such number, or it is there already.
+    /// Adds a number; returns false if it is out of range or there already.
     fn add(&mut self, number: u64) -> bool {
         let (word, bit) = (number / u64::from(u64::BITS), 1 << (number % u64::from(u64::BITS)));
         let word = usize::try_from(word).ok().and_then(|word| self.found_numbers.get_mut(word));
@@ -313,7 +313,7 @@ pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
     sizes.sum()
 }
 
-/// The data streams of the trace in `folder` or somewhere below.
+/// Returns the data streams of the trace in `folder` or somewhere below.
 pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
     let Some(folder) = trace_folder(folder, 0) else { return Ok(Vec::new()) };
     let entries = fs::read_dir(&folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
@@ -321,7 +321,7 @@ pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.is_file() && !path.ends_with("metadata")).collect())
 }
 
-/// The first folder at or below `folder` that has metadata.
+/// Returns the first folder at or below `folder` that has metadata.
 pub(crate) fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     const DEPTH_MAX: u32 = 8;
     if folder.join("metadata").is_file() {
@@ -417,7 +417,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// The event's number, if it has one.
+    /// Ends an event; returns its number, if it has one.
     fn event_ends(&mut self) -> Option<u64> {
         self.events += 1;
         self.last = self.current.or(self.last);
@@ -447,7 +447,7 @@ impl Sink for Numbers {
     fn float(&mut self, _: f64) {}
 }
 
-/// The number of `… (17)`.
+/// Parses the number of `… (17)`.
 fn number_at_end(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b")")?;
     let start = text.iter().rposition(|&byte| byte == b'(')?;

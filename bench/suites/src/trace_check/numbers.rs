@@ -13,7 +13,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// The next one.
+    /// Adds the next number.
     pub(crate) fn add(&mut self, number: u64) {
         self.events += 1;
         self.first = self.first.or(Some(number));

@@ -32,7 +32,7 @@ impl Absent {
     pub(crate) const ALL: [Self; 5] =
         [Self::Strace, Self::SystemTap, Self::Extrae, Self::VampirTrace, Self::SysDig];
 
-    /// Why it is.
+    /// Returns the reason for its absence.
     fn reason(self, has: impl Fn(&str) -> bool, takes_modules: bool) -> String {
         let missing =
             |program: &str| (!has(program)).then(|| format!("{program} is not installed"));

@@ -120,7 +120,7 @@ impl Tracer for Baseline {
     fn tear_down(&mut self) {}
 }
 
-/// Everything here needs a C compiler.
+/// Checks that there is a C compiler, which every tracer here needs.
 pub(super) fn needs_compiler(has_compiler: bool) -> Availability {
     if has_compiler {
         Availability::Ready

@@ -25,10 +25,10 @@ const LIMIT_S: u64 = 60;
 /// LTTng's library that traces calls of the allocator, where the loader finds it.
 pub(crate) const LTTNG_LIBC: &str = "liblttng-ust-libc-wrapper.so.1";
 
-/// Why there are no events of the allocator, if our helper is not here.
+/// The reason for missing events of the allocator, if the preload helper is not here.
 pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
 
-/// Our helper that does, if it is here.
+/// Returns the preload helper, if it is here.
 pub(crate) fn helper(tools: &BuildTools) -> Option<PathBuf> {
     let helper = tools.library.as_ref()?.with_file_name("libtrackway-libc.so");
     helper.is_file().then_some(helper)
@@ -106,7 +106,7 @@ pub(crate) fn trackway(
 pub(crate) struct Ust(Daemon);
 
 impl Ust {
-    /// Why it cannot be had, if it cannot.
+    /// Returns the reason if it is not available.
     pub(crate) fn absence(workspace: &Workspace) -> Option<String> {
         match Lttng::with_own_daemon().availability(workspace) {
             Availability::Ready => None,
@@ -132,7 +132,7 @@ impl Ust {
         Daemon::start(workspace).map(Self)
     }
 
-    /// Its processes, as the workloads' `load` takes them.
+    /// Returns its processes, as an argument of the workloads' `load`.
     pub(crate) fn processes(&self) -> String {
         let pids: Vec<String> = self.0.processes().iter().map(u32::to_string).collect();
         pids.join(",")

@@ -48,7 +48,7 @@ pub(crate) struct LttngHome {
 }
 
 impl LttngHome {
-    /// In the scratch folder.
+    /// Makes the folders, in the scratch folder.
     pub(crate) fn new(workspace: &Workspace) -> Result<Self> {
         let home = workspace.path("lttng-home");
         make_dir(&home)?;
@@ -141,14 +141,14 @@ impl Daemon {
         }
     }
 
-    /// `lttng ARGUMENTS`.
+    /// Runs `lttng ARGUMENTS`.
     pub(crate) fn lttng(&self, arguments: &[&str]) -> Result<()> {
         let mut command = self.command(Path::new("lttng"));
         command.args(["--no-sessiond", "--quiet"]).args(arguments);
         child::run(&mut command, &format!("lttng {}", arguments.join(" "))).map(|_| ())
     }
 
-    /// A command that finds the daemon.
+    /// Makes a command that finds the daemon.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         self.enter(&mut command);
@@ -181,7 +181,7 @@ impl Drop for Daemon {
     }
 }
 
-/// All processes with their parents, from proc_pid_stat(5).
+/// Returns all processes with their parents, from proc_pid_stat(5).
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());

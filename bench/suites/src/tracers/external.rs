@@ -38,7 +38,7 @@ pub(crate) mod name {
     pub(crate) const SYSDIG: &str = "sysdig";
 }
 
-/// All of them, in the order of their rows.
+/// Returns all of them, in the order of their rows.
 pub(super) fn all() -> Vec<Box<dyn Tracer>> {
     let mut all: Vec<Box<dyn Tracer>> = vec![
         Box::new(Uftrace::default()),

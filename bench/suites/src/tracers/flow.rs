@@ -56,7 +56,7 @@ pub(super) fn of(
     })
 }
 
-/// When the last of them was written to, in ns since 1970.
+/// Returns the time of the last write to any of them, in ns since 1970.
 fn last_write_ns(files: &[File]) -> io::Result<u64> {
     let mut last = None;
     for file in files {

@@ -53,12 +53,12 @@ impl Ftrace {
         Self { source, emitted: 0, instance: None, uprobe: None, tracefs: None }
     }
 
-    /// By a uprobe event on a probe.
+    /// Makes the adapter of a uprobe event on a probe.
     pub(crate) const fn uprobe() -> Self {
         Self::new(EventSource::Uprobe)
     }
 
-    /// By the marker.
+    /// Makes the adapter of the marker.
     pub(crate) const fn marker() -> Self {
         Self::new(EventSource::Marker)
     }
@@ -73,7 +73,7 @@ impl Ftrace {
         self.instance()?.write(&uprobe.enable(), if is_on { "1" } else { "0" })
     }
 
-    /// The workload, recorded.
+    /// Records the workload.
     fn record(&self, workspace: &Workspace, mode: Mode, arguments: &[String]) -> Result<String> {
         let bytes = if mode == Mode::Overwrite { RING_BYTES } else { PRODUCER_BYTES };
         self.instance()?.write("buffer_size_kb", &(bytes >> 10).to_string())?;
@@ -249,12 +249,12 @@ pub(super) fn probes() -> Availability {
     }
 }
 
-/// A uprobe event of this name on the workload's probe.
+/// Makes a uprobe event of this name on the workload's probe.
 pub(super) fn probe(workspace: &Workspace, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
     probe_of(&workspace.compile(PROBE_PROGRAM, &[])?, tracefs, event)
 }
 
-/// The same on that of another program.
+/// Makes a uprobe event of this name on another program's probe.
 pub(super) fn probe_of(program: &Path, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
     let probe = Probe::find(program, PROBE)?;
     Uprobe::new(tracefs, event, program, probe.offset, &probe.fetch)

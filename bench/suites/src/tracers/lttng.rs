@@ -32,7 +32,7 @@ const TRACE: &str = "lttng-trace";
 /// The daemon that both adapters use; ended when the last lets go of it.
 pub(super) type SharedDaemon = Rc<RefCell<Option<Daemon>>>;
 
-/// A daemon that was not started yet.
+/// Makes a daemon that was not started yet.
 pub(super) fn shared_daemon() -> SharedDaemon {
     Rc::default()
 }
@@ -62,7 +62,7 @@ impl Lttng {
         Self { variant, daemon: Rc::clone(daemon), mode: Mode::Overwrite, emitted: Vec::new() }
     }
 
-    /// With the daemon, without a session.
+    /// Makes the adapter with the daemon, without a session.
     pub(super) fn off(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Off, daemon)
     }
@@ -72,12 +72,12 @@ impl Lttng {
         Self::on(&shared_daemon())
     }
 
-    /// Recording.
+    /// Makes the recording adapter.
     pub(super) fn on(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Tracepoint, daemon)
     }
 
-    /// Recording text.
+    /// Makes the adapter that records text.
     pub(super) fn tracef(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Tracef, daemon)
     }

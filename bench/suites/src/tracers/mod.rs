@@ -71,7 +71,7 @@ pub(crate) const FLOW_BYTES: u64 = 4 << 20;
 pub(crate) const PRODUCER_BYTES: u64 = 16 << 20;
 pub(crate) const PRODUCER_SUB_BUFFERS: u64 = 2;
 
-/// All tracers, in the order of their rows.
+/// Returns all tracers, in the order of their rows.
 pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
     let daemon = lttng::shared_daemon();
     let mut all: Vec<Box<dyn Tracer>> = vec![

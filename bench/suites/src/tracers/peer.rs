@@ -42,12 +42,12 @@ impl Peer {
         Self { which, emitted: 0, messages: String::new() }
     }
 
-    /// fastrace.
+    /// Makes the adapter of fastrace.
     pub(crate) const fn fastrace() -> Self {
         Self::new(Crate::Fastrace)
     }
 
-    /// Tracy.
+    /// Makes the adapter of Tracy.
     pub(crate) const fn tracy() -> Self {
         Self::new(Crate::Tracy)
     }
@@ -59,7 +59,7 @@ impl Peer {
         }
     }
 
-    /// The executable.
+    /// Returns the name of the executable.
     const fn program(&self) -> &'static str {
         match self.which {
             Crate::Fastrace => "rust-peer-fastrace",

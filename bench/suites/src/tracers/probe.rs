@@ -29,7 +29,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// The probe `lab:NAME` of a program that was compiled here, by 64 bits.
+    /// Finds the probe `lab:NAME` of a program that was compiled here, of 64 bits.
     pub(crate) fn find(program: &Path, name: &str) -> Result<Self> {
         let bytes = fs::read(program).map_err(Error::io(format!("cannot read {program:?}")))?;
         let what = program.display().to_string();

@@ -46,7 +46,7 @@ pub(crate) struct Probed<'a> {
 }
 
 impl Prober {
-    /// Its row in tables.
+    /// Returns its row in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ftrace => name::FTRACE_UPROBE,
@@ -55,7 +55,7 @@ impl Prober {
         }
     }
 
-    /// Why it cannot be had, if it cannot.
+    /// Returns the reason if it is not available.
     pub(crate) fn absence(self, workspace: &Workspace) -> Option<String> {
         let found = match self {
             Self::Ftrace => Ftrace::uprobe().availability(workspace),
@@ -139,7 +139,7 @@ fn by_bpftrace(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Ac
     Ok((stdout, Account { emitted, recorded, lost, ..Account::default() }))
 }
 
-/// The words of a command.
+/// Returns the words of a command.
 fn words(command: &Command) -> Vec<String> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect()

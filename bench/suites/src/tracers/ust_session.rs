@@ -58,7 +58,7 @@ impl UstSession<'_> {
         daemon.lttng(&["start", name])
     }
 
-    /// The same, in place of one that a run which failed may have left.
+    /// Makes and starts the session, in place of one that a failed run may have left.
     pub(crate) fn begin_anew(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
         // Fails if there is none, which is as well.
         let _ = daemon.lttng(&["destroy", self.name]);
@@ -66,7 +66,8 @@ impl UstSession<'_> {
     }
 }
 
-/// `lttng VERB` for the events of a session that a rule names; with a filter, for some of them.
+/// Runs `lttng VERB` for the events of a session that a rule names; with a filter, for some of
+/// them.
 pub(crate) fn events(
     daemon: &Daemon,
     verb: &str,

@@ -69,7 +69,7 @@ pub struct Disturbance {
     pub result: Quiet,
     /// The observation, in a line.
     pub fact: String,
-    /// Why it matters, in a line.
+    /// Its effect, in a line.
     pub why: Option<String>,
     /// The remedy, in a line.
     pub hint: Option<String>,

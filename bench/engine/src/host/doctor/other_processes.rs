@@ -61,8 +61,8 @@ impl Times {
     }
 }
 
-/// Name and ticks of a process, by its line in /proc/PID/stat: the name is in parentheses, and may
-/// have any of them in it.
+/// Parses name and ticks of a process, in its line of /proc/PID/stat: the name is in parentheses,
+/// and may contain parentheses.
 fn process(line: &str) -> Option<(String, u64)> {
     let (before, after) = line.rsplit_once(')')?;
     let name = before.split_once('(')?.1;
@@ -71,7 +71,7 @@ fn process(line: &str) -> Option<(String, u64)> {
     Some((name.to_owned(), ticks(11)? + ticks(12)?))
 }
 
-/// All checks; others are watched for so long.
+/// Runs all checks; other processes are observed for this time.
 pub(super) fn all(system: &SystemFiles, watched: Duration) -> Vec<Disturbance> {
     let before = Times::read(system);
     let begin = Instant::now();

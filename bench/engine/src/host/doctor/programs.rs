@@ -6,14 +6,14 @@ use super::Disturbance;
 use super::system_files::SystemFiles;
 use crate::host::requirements::{Need, Requirements};
 
-/// All checks.
+/// Runs all checks.
 pub(super) fn all(requirements: &Requirements, system: &SystemFiles) -> Vec<Disturbance> {
     let mut found = programs(&requirements.lacking());
     found.push(user(system));
     found
 }
 
-/// A line for each package that is not there.
+/// Returns a line for each missing package.
 pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
     if lacking.is_empty() {
         return vec![Disturbance::good("programs", "all that suites need")];

@@ -8,7 +8,7 @@ use super::system_files::SystemFiles;
 /// Folder of all CPUs.
 const CPUS: &str = "sys/devices/system/cpu";
 
-/// All checks.
+/// Runs all checks.
 pub(super) fn all(system: &SystemFiles) -> Vec<Disturbance> {
     vec![
         hypervisor(system),

@@ -16,7 +16,7 @@ pub(super) struct SystemFiles {
 }
 
 impl SystemFiles {
-    /// This machine's.
+    /// Reads this machine's files.
     pub(super) fn of_this_machine() -> Self {
         Self::at(Path::new("/"))
     }
@@ -34,7 +34,7 @@ impl SystemFiles {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The number that a file holds.
+    /// Returns the number that a file holds.
     pub(super) fn number(&self, path: &str) -> Option<i64> {
         self.text(path)?.parse().ok()
     }

@@ -335,7 +335,7 @@ const fn is_countable(unit: Unit) -> bool {
     }
 }
 
-/// The rounds' figures, if it was measured.
+/// Returns the rounds' figures, if the row was measured.
 fn figures(row: &Row) -> Vec<f64> {
     let is_measured = row.status == RowStatus::Measured;
     row.samples.iter().filter(|_| is_measured).flatten().copied().collect()

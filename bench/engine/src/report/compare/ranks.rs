@@ -79,7 +79,7 @@ impl Chances {
         (2.0 * one_way).min(1.0)
     }
 
-    /// The sorted pair from which on, from both ends, 95 % confidence begins.
+    /// Returns the sorted pair from which on, from both ends, 95 % confidence begins.
     fn rank(&self) -> Option<usize> {
         if self.exact.is_empty() {
             let rank = self.pairs / 2.0 - DEVIATIONS * self.deviation;
@@ -119,7 +119,7 @@ fn cumulated(one: usize, other: usize) -> Vec<f64> {
     rows[other].iter().map(cumulate).collect()
 }
 
-/// Certainly no pair.
+/// Returns the distribution of no pair.
 fn unit(most: usize) -> Vec<f64> {
     let mut chances = vec![0.0; most + 1];
     chances[0] = 1.0;

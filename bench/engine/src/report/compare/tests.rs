@@ -4,7 +4,7 @@ use super::*;
 use crate::host::machine::Machine;
 use crate::results::fixtures::{report, row};
 
-/// A row of these rounds.
+/// Makes a row of these rounds.
 fn rounds(tracer: &str, case: &str, figures: impl IntoIterator<Item = f64>) -> Row {
     let figures: Vec<f64> = figures.into_iter().collect();
     Row {
@@ -14,7 +14,7 @@ fn rounds(tracer: &str, case: &str, figures: impl IntoIterator<Item = f64>) -> R
     }
 }
 
-/// Twelve rounds around a figure, which wander together with `machine`.
+/// Returns twelve rounds around a figure, which vary together with `machine`.
 fn figures_near(figure: f64, machine: f64) -> impl Iterator<Item = f64> {
     (0..12)
         .map(move |at| figure * machine * (1.0 + 0.03 * f64::from(at % 5)) + f64::from(at) * 1e-6)

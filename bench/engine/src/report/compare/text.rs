@@ -73,7 +73,7 @@ fn losses(rows: &[&RowChange]) -> String {
     table.text()
 }
 
-/// Suite, tracer and case.
+/// Returns suite, tracer and case.
 fn name(row: &RowChange) -> String {
     let [suite, tracer, case] = [&row.suite, &row.tracer, &row.case].map(|name| one_line(name));
     format!("{suite}: {tracer}: {case}")
@@ -108,7 +108,7 @@ const fn meaning(verdict: Changed) -> &'static str {
     }
 }
 
-/// A verdict on a row, in a word or two.
+/// Returns a verdict on a row, in a word or two.
 fn word(row: &RowChange) -> &'static str {
     let less = (row.verdict == Changed::Better) != row.unit.more_is_better();
     let is_counted = super::is_countable(row.unit);

@@ -19,7 +19,7 @@ const LOST: f64 = 0.000_5;
 /// noise would take most of a logarithmic scale.
 const SHOWN: f64 = 0.000_1;
 
-/// A bar for each row of one unit.
+/// Draws a bar for each row of one unit.
 pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
     let scale = scale(&rows.iter().filter_map(|row| row.median()).collect::<Vec<f64>>())?;
     let unit = rows.first()?.unit;
@@ -37,7 +37,7 @@ pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
     Some(Figure { title: "Each tracer's figure".to_owned(), about, panels })
 }
 
-/// Around all figures that are more than noise.
+/// Returns a scale for all figures that are more than noise.
 fn scale(figures: &[f64]) -> Option<Scale> {
     let most = figures.iter().fold(0.0, |most, figure| f64::max(most, figure.abs()));
     Scale::covering(figures.iter().copied().filter(|figure| figure.abs() >= SHOWN * most))
@@ -77,7 +77,7 @@ fn words(row: &Row) -> String {
     words
 }
 
-/// The part of its events that it lost, where that is to be known.
+/// Returns the part of lost events, if it is large enough to report.
 fn lost(row: &Row) -> Option<f64> {
     let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
     Some(part).filter(|part| *part >= LOST)

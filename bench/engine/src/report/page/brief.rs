@@ -15,7 +15,7 @@ const OTHERS_MAX: usize = 12;
 /// Suffix of the names of tracers that are loaded and record nothing.
 const OFF: &str = "-off";
 
-/// All three.
+/// Draws the whole summary.
 pub(super) fn draw(report: &Report) -> String {
     let mut html = "<section id=\"brief\">\n<h2>In short</h2>\n".to_owned();
     html += &headlines(report);
@@ -160,7 +160,7 @@ fn bars(bars: &[Bar]) -> String {
     html + "</ul>\n"
 }
 
-/// The same thing twice, where it is not the same.
+/// Formats the controls that differ.
 fn controls(report: &Report) -> String {
     let line = |line: String| format!("<li class=\"warning\">{}\n", escaped(&line));
     let lines: String = null_control::that_differ(report).into_iter().map(line).collect();
@@ -177,7 +177,7 @@ struct MissingFigures<'a> {
     rows: usize,
 }
 
-/// Why there is no figure of some, or not of all rounds, once for each tracer and reason.
+/// Formats the reasons for missing figures, once for each tracer and reason.
 fn reasons(report: &Report) -> String {
     let mut missing_figures: Vec<MissingFigures<'_>> = Vec::new();
     for (suite, rows) in report.ordered() {

@@ -77,7 +77,7 @@ impl Along {
     }
 }
 
-/// A line for each tracer that has figures for two x; `None` if there is none.
+/// Draws a line for each tracer that has figures for two x; `None` if there is none.
 fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     let unit = rows.first()?.unit;
     let mut tracers: Vec<&str> = Vec::new();
@@ -137,7 +137,7 @@ fn draw_axis(plot: &mut Plot, along: &Along, bottom: f64, words: &str) {
     plot.words("middle", (f64::midpoint(LEFT, PANEL - RIGHT), bottom + 32.0), words);
 }
 
-/// A tracer's figures in the order of x.
+/// Returns a tracer's figures in the order of x.
 fn points(rows: &[&Row], tracer: &str) -> Vec<(f64, f64)> {
     let of_it = rows.iter().filter(|row| row.tracer == tracer);
     let mut points: Vec<(f64, f64)> =

@@ -37,7 +37,7 @@ use strokes::Strokes;
 /// The style sheet: no script, no font, nothing loaded from elsewhere.
 const STYLE: &str = include_str!("style.css");
 
-/// The page.
+/// Returns the page.
 pub fn page(report: &Report) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -120,7 +120,7 @@ fn section(name: &str, suite: &SuiteRows) -> String {
     html + "</section>\n"
 }
 
-/// All that is drawn of rows of one unit.
+/// Draws all figures of rows of one unit.
 fn pictures(suite: &SuiteRows, rows: &[&Row], strokes: &Strokes<'_>) -> String {
     let (with_x, without): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.x.is_some());
     let (by_x, rest) = lines::draw(suite, &with_x, strokes);
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::results::fixtures::{report, row};
 
-    /// With the figures of single events, most of them near `figure`.
+    /// Adds figures of single events, most of them near `figure`.
     fn single(row: Row, figure: f64) -> Row {
         let histogram = vec![(figure, 900), (figure + 1.0, 80), (figure * 40.0, 3)];
         let tail = crate::stats::Tail::of(&histogram);

@@ -34,8 +34,8 @@ impl Across<'_> {
     }
 }
 
-/// A panel for each case; of its [`ROOM`], `room` is left on the right, for words, and `draw` draws
-/// a row from `y` on.
+/// Draws a panel for each case; of its [`ROOM`], `room` is left on the right, for words, and `draw`
+/// draws a row from `y` on.
 pub(super) fn draw(
     rows: &[&Row],
     scale: &Scale,

@@ -91,7 +91,7 @@ pub(super) fn axis_below(
     mark_along(plot, scale, (left, width), bottom);
 }
 
-/// A scale's figures below an axis: not each, where they are too many.
+/// Draws a scale's figures below an axis: not each, if they are too many.
 pub(super) fn mark_along(plot: &mut Plot, scale: &Scale, (left, width): (f64, f64), bottom: f64) {
     let mut free = f64::NEG_INFINITY;
     for at in scale.marks() {
@@ -122,7 +122,7 @@ impl Plot {
         Self { text }
     }
 
-    /// A line of one of the page's classes.
+    /// Draws a line of one of the page's classes.
     pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
         // Into a string: it cannot fail; nor can the others.
@@ -132,7 +132,7 @@ impl Plot {
         );
     }
 
-    /// A rectangle of one of the page's classes.
+    /// Draws a rectangle of one of the page's classes.
     pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
         let _ = writeln!(
             self.text,
@@ -151,14 +151,14 @@ impl Plot {
         );
     }
 
-    /// The heading of a panel, from a point on.
+    /// Draws the heading of a panel, from a point on.
     pub(super) fn heading(&mut self, (x, y): (f64, f64), words: &str) {
         let words = escaped(words);
         let _ =
             writeln!(self.text, "<text class=\"heading\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>");
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub(super) fn through(&mut self, class: &str, points: &[(f64, f64)]) {
         let mut text = String::new();
         for (x, y) in points {
@@ -167,13 +167,13 @@ impl Plot {
         let _ = writeln!(self.text, "<polyline class=\"{class}\" points=\"{}\"/>", text.trim_end());
     }
 
-    /// A point with a tracer's marker.
+    /// Draws a point with a tracer's marker.
     pub(super) fn marker(&mut self, stroke: &Stroke, at: (f64, f64)) {
         let (class, path) = (&stroke.class, stroke.shape.path(at));
         let _ = writeln!(self.text, "<path class=\"{class}\" d=\"{path}\"/>");
     }
 
-    /// A point of which there may be many.
+    /// Draws a point of which there may be many.
     pub(super) fn small_point(&mut self, class: &str, (x, y): (f64, f64)) {
         let _ = writeln!(
             self.text,

@@ -24,7 +24,7 @@ impl Scale {
         Self::decades(least, most)
     }
 
-    /// The same, but logarithmic in any case.
+    /// Returns a logarithmic scale for these figures.
     pub(super) fn logarithmic(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let (least, most) = bounds(figures)?;
         Self::decades(least, most)
@@ -62,13 +62,13 @@ impl Scale {
         std::iter::successors(Some(self.from), next).take_while(|mark| *mark <= most).collect()
     }
 
-    /// In words, for the axis.
+    /// Returns the kind of the scale, for the axis.
     pub(super) const fn kind(&self) -> &'static str {
         if self.is_log { "logarithmic" } else { "linear" }
     }
 }
 
-/// The least and the greatest that a logarithmic scale can show.
+/// Returns the least and the greatest that a logarithmic scale can show.
 fn bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let shown = figures.filter(|figure| figure.is_finite() && *figure > 0.0);
     shown.fold(None, |bounds: Option<(f64, f64)>, figure| {
@@ -77,14 +77,14 @@ fn bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The next figure above that has one digit, or ends in 5.
+/// Returns the next figure above that has one digit, or ends in 5.
 fn nice(figure: f64) -> f64 {
     let power = 10_f64.powf(figure.log10().floor());
     let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 5.0, 6.0, 8.0, 10.0];
     steps.iter().map(|step| step * power).find(|nice| *nice >= figure).unwrap_or(10.0 * power)
 }
 
-/// A figure on an axis.
+/// Formats a figure on an axis.
 pub(super) fn mark(figure: f64) -> String {
     let (figure, letter) = match figure.abs() {
         1e9.. => (figure / 1e9, " G"),

@@ -37,7 +37,7 @@ pub(super) fn of<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
     wholes.map(of_whole).collect()
 }
 
-/// A bar for each tracer, of its parts in their order; `None` where there is nothing to see.
+/// Draws a bar for each tracer, of its parts in their order; `None` if there is nothing to show.
 pub(super) fn draw(stacks: &[(&str, Vec<&Row>)]) -> Option<Figure> {
     let most = stacks.iter().map(|stack| sum(&stack.1)).fold(0.0, f64::max);
     let scale = Scale::covering(std::iter::once(most))?;

@@ -43,7 +43,7 @@ impl Shape {
         }
     }
 
-    /// Its outline around a point, as the `d` of an SVG path.
+    /// Returns its outline around a point, as the `d` of an SVG path.
     pub(super) fn path(self, (x, y): (f64, f64)) -> String {
         let corners: &[(f64, f64)] = match self {
             Self::Circle => {
@@ -86,7 +86,7 @@ impl<'a> Strokes<'a> {
         Self(known)
     }
 
-    /// A tracer's.
+    /// Returns the line of a tracer.
     pub(super) fn stroke(&self, tracer: &str) -> Stroke {
         let number = self.0.iter().position(|known| *known == tracer).unwrap_or(self.0.len());
         // Their product is the least number at which both come round.

@@ -37,7 +37,7 @@ pub(super) fn folded(title: &str, html: &str) -> String {
     format!("<details><summary>{title}</summary>\n{html}</details>\n")
 }
 
-/// One of them: rows that have something in one of these columns.
+/// Formats a table of the rows that have text in one of these columns.
 fn table(rows: &[&Row], mut columns: Vec<Column<'_>>) -> String {
     columns.retain(|column| rows.iter().any(|row| column.1(row).is_some()));
     let has_one = |row: &&&Row| columns.iter().any(|column| column.1(row).is_some());
@@ -138,7 +138,7 @@ fn accounts() -> Vec<Column<'static>> {
     ]
 }
 
-/// A column of this head.
+/// Makes a column with this head.
 fn column<'a>(head: &str, cell: impl Fn(&Row) -> Option<String> + 'a) -> Column<'a> {
     (head.to_owned(), Box::new(cell))
 }

@@ -18,7 +18,7 @@ const CONTEXTS: [(&str, &str); 3] = [
     (" + procname", " + the process's name"),
 ];
 
-/// A case as a heading.
+/// Returns a case as a heading.
 pub(super) fn of_case(case: &str) -> String {
     let known = PAYLOADS.iter().find_map(|(payload, words)| {
         let rest = case.strip_prefix(payload.title())?;
@@ -65,7 +65,7 @@ pub(super) fn of_family(rows: &[&Row], axis: &str) -> String {
     if is_said { words } else { format!("{words}, {first} to {last} {axis}") }
 }
 
-/// The number in a word.
+/// Returns the number in a word.
 fn digits(word: &str) -> &str {
     word.trim_matches(|letter: char| !letter.is_ascii_digit())
 }

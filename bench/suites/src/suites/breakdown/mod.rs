@@ -97,7 +97,7 @@ pub(crate) struct Breakdown {
 }
 
 impl Breakdown {
-    /// Nothing is known yet.
+    /// Makes the suite without results.
     pub(crate) fn new() -> Self {
         Self {
             programs: Programs::default(),
@@ -236,7 +236,7 @@ fn missing(workspace: &Workspace, variant: TracerVariant) -> Option<String> {
     reason.or_else(|| may_not_sample(workspace))
 }
 
-/// Why perf cannot sample a program here.
+/// Returns the reason if perf cannot sample a program here.
 fn may_not_sample(workspace: &Workspace) -> Option<String> {
     let (file, period) = (workspace.path(SAMPLES).display().to_string(), PERIOD_NS.to_string());
     let nothing = workspace.tools.nothing().map(|word| word.to_string_lossy());

@@ -109,7 +109,7 @@ impl Looped {
     }
 }
 
-/// Time in ns, and address, of a line `SECONDS.NNNNNNNNN:  ADDRESS`.
+/// Parses time in ns, and address, of a line `SECONDS.NNNNNNNNN:  ADDRESS`.
 fn sample(line: &str) -> Option<(u64, u64)> {
     let (time, address) = line.trim().split_once(':')?;
     let (seconds, ns) = time.split_once('.')?;
@@ -119,7 +119,7 @@ fn sample(line: &str) -> Option<(u64, u64)> {
     Some((seconds.checked_mul(1_000_000_000)? + ns, u64::from_str_radix(address, 16).ok()?))
 }
 
-/// The command that `words` are sampled by.
+/// Returns the command that samples `words`.
 pub(super) fn sampled<'a>(file: &'a str, period: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     let perf = ["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-e", "cpu-clock:u", "-c", period];
     [&perf[..], &["-o", file, "--"], words].concat()
@@ -155,7 +155,7 @@ pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>
     Ok(found.swap_remove(usual))
 }
 
-/// The instructions of some events, each from the loop's first to its last.
+/// Returns the instructions of some events, each from the loop's first to its last.
 fn events(
     pid: u32,
     go: u64,

@@ -134,7 +134,7 @@ pub(super) fn is_named(event: &[Instruction]) -> bool {
     event.iter().any(|one| one.functions.iter().any(|name| name.contains("trackway_agent::")))
 }
 
-/// The parts of one of Trackway's events.
+/// Returns the parts of one of Trackway's events.
 pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
     let is_in_sequence =
         |one: &Instruction| one.functions.iter().any(|name| name.contains("rseq::commit"));
@@ -192,7 +192,7 @@ fn of_function(name: &str) -> Option<Part> {
     parts.iter().find(|part| name.contains(part.0)).map(|part| part.1)
 }
 
-/// The parts of one of LTTng-UST's events.
+/// Returns the parts of one of LTTng-UST's events.
 pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
     // Calls of the program's, one after another: from where it is left to where it is come back to.
     let mut calls: Vec<std::ops::Range<usize>> = Vec::new();

@@ -119,7 +119,7 @@ impl Events {
     }
 }
 
-/// Why programs cannot be stepped through here, if they cannot.
+/// Returns the reason if programs cannot be stepped through here.
 fn why_no_steps(context: &SuiteContext<'_>) -> Result<Option<String>> {
     let program = context.workspace.compile(baseline::PROGRAM, &[])?;
     let mut command = Command::new(program);

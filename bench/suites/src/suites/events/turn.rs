@@ -111,7 +111,7 @@ impl Turn {
         }
     }
 
-    /// A tracer's turn.
+    /// Runs a tracer's turn.
     pub(super) fn run(self, tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
         let quick = context.settings.quick;
         match self {

@@ -24,7 +24,7 @@ impl Operands {
     /// All of them.
     pub(super) const ALL: [Self; 2] = [Self::Integers, Self::Strings];
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Integers => "integers",
@@ -60,7 +60,7 @@ impl Chain {
     /// Chains that filters in traced programs have.
     pub(super) const TRACED: [Self; 3] = [Self::AndFalseLast, Self::AndFalseFirst, Self::AndTrue];
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::AndTrue => "&&, all true",
@@ -118,7 +118,7 @@ impl Runner {
     pub(super) const ALL: [Self; 5] =
         [Self::C, Self::Compiled, Self::Interpreted, Self::RbpfCompiled, Self::RbpfInterpreted];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::C => "c",
@@ -156,7 +156,7 @@ impl FilterTracer {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::C, Self::Trackway, Self::Lttng];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Lttng => crate::tracers::name::LTTNG,

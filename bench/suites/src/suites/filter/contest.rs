@@ -32,13 +32,13 @@ pub(super) struct PreparedQuestion<'a> {
     peer: Option<&'a Peer>,
 }
 
-/// Helper that is never called: no question has a state.
+/// Stands for helpers: it is never called, as no question has a state.
 extern "C" fn nothing() -> u64 {
     0
 }
 
 impl<'a> PreparedQuestion<'a> {
-    /// A question, for C too if there is any.
+    /// Prepares a question, for C too if there is a compiler.
     pub(super) fn new(question: Question, peer: Option<&'a Peer>) -> Result<Self> {
         let bytes = machine_code::bytes(&question.text(), &question.layout())?;
         Ok(Self { question, bytes, peer })
@@ -112,7 +112,7 @@ fn in_c<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
     })
 }
 
-/// A call of nothing, in the same loop.
+/// Makes a contestant that calls nothing, in the same loop.
 fn empty<'a>(frame: &'a Frame<'_>) -> Batch<'a> {
     unsafe extern "C" fn yes(_slots: *const u64, _bytes: *const u8) -> u64 {
         1
@@ -216,7 +216,7 @@ pub(super) fn calls_of_a_batch(batch: &mut Batch<'_>, answer: bool) -> Result<u6
     Ok(CALLS_MAX)
 }
 
-/// Time of a call in a batch, in ns of the thread on its CPU.
+/// Measures a call in a batch, in ns of the thread on its CPU.
 pub(super) fn per_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -> Result<f64> {
     let begin = thread_cpu_ns();
     let trues = batch(calls)?;
@@ -228,7 +228,7 @@ pub(super) fn per_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -> Re
     Ok(ns as f64 / calls as f64)
 }
 
-/// A frame with nothing in it, for a call of nothing.
+/// Runs `act` with an empty frame, for a call of nothing.
 pub(super) fn with_empty_frame<T>(act: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
     let environment = Environment::new(&[], &[], nothing, nothing);
     act(&mut empty(&Frame::new(&environment, &[])))

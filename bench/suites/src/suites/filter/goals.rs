@@ -17,7 +17,7 @@ const OF_C_PREDICATES: [usize; 2] = [1, 9];
 /// Most that a filter may take from its text to its first answer, in ms.
 const PREPARED_MS: f64 = 10.0;
 
-/// All of them.
+/// Returns all bars.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let mut bars = Vec::new();
     for operands in Operands::ALL {

@@ -80,7 +80,7 @@ pub(super) fn case(operands: Operands, chain: Chain, predicates: usize) -> Strin
     format!("{}, {}, {}", operands.name(), chain.name(), predicates_words(predicates))
 }
 
-/// Why contestants cannot be had here.
+/// The reasons for missing contestants.
 #[derive(Default)]
 struct MissingContestants {
     /// There is no compiler for C.
@@ -141,7 +141,7 @@ impl IsolatedFilters {
         Ok((isolated, rows))
     }
 
-    /// All filters, each once.
+    /// Returns all filters, each once.
     fn questions(&self) -> Vec<Question> {
         let mut all = Vec::new();
         for question in self.contests.iter().map(Contest::question) {
@@ -216,7 +216,7 @@ impl IsolatedFilters {
         Ok(wrong)
     }
 
-    /// This round's figure of a row, in ns of a call.
+    /// Returns this round's figure of a row, in ns of a call.
     pub(super) fn sample(&mut self, turn: Turn) -> Result<f64> {
         go_on()?;
         match turn {
@@ -289,7 +289,7 @@ impl Contest {
     }
 }
 
-/// A batch that does not count, of a size that is found out the first time.
+/// Runs a batch that does not count, and finds the size of batches the first time.
 fn warm_up(batch: &mut Batch<'_>, calls: &mut u64, answer: bool) -> Result<()> {
     if *calls == 0 {
         *calls = calls_of_a_batch(batch, answer)?;
@@ -297,7 +297,7 @@ fn warm_up(batch: &mut Batch<'_>, calls: &mut u64, answer: bool) -> Result<()> {
     per_call_ns(batch, *calls, answer).map(|_| ())
 }
 
-/// The middle one of a round's figures.
+/// Returns the middle one of a round's figures.
 fn middle(figures: &[f64]) -> Result<f64> {
     let spread = Spread::of(figures).ok_or_else(|| Error::output("the loop", "no batch"))?;
     Ok(spread.median)

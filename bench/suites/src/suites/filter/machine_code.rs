@@ -15,14 +15,14 @@ use trackway_bench_engine::error::{Error, Result};
 /// Name of filters in errors.
 pub(super) const FILTER: &str = "the filter";
 
-/// A filter's bytes, as a recorder would publish them.
+/// Compiles a filter to the bytes that a recorder would publish.
 pub(super) fn bytes(text: &str, layout: &Layout) -> Result<Vec<u8>> {
     let compiled = compile(text, layout);
     let compiled = compiled.map_err(|error| Error::output(FILTER, error))?;
     compiled.into_object().encode().map_err(|error| Error::output(FILTER, error))
 }
 
-/// The only alternative of an object, and its only program.
+/// Returns the only alternative of an object, and its only program.
 pub(super) fn decoded(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'_>)> {
     let object = Object::decode(bytes).map_err(|error| Error::output(FILTER, error))?;
     let alternative = object.alternatives().next();
@@ -31,7 +31,7 @@ pub(super) fn decoded(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'_>)> {
     Ok((alternative, program.ok_or_else(|| Error::output(FILTER, "no program"))?))
 }
 
-/// The program, verified.
+/// Verifies the program.
 pub(super) fn verified<'p>(program: Program<'p>, slots: usize) -> Result<Verified<'p>> {
     let mut memory = vec![State::FREE; program.len() + 1];
     verify(program, Rules::new(slots), &mut memory).map_err(|error| Error::output(FILTER, error))

@@ -26,7 +26,7 @@ pub(super) struct Peer {
     handle: *mut c_void,
 }
 
-/// The compiler that would be used.
+/// Returns the available compiler.
 pub(super) fn compiler() -> Option<&'static str> {
     COMPILERS.into_iter().find(|name| has(name))
 }
@@ -47,7 +47,7 @@ impl Peer {
         Ok(Self { handle: load(&library)? })
     }
 
-    /// A question's function.
+    /// Returns a question's function.
     pub(super) fn function(&self, question: Question) -> Result<Function> {
         let name = question.c_name();
         let missing = || Error::output("filters.so", format!("it has no function {name}"));

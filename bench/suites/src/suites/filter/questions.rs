@@ -40,12 +40,12 @@ pub(super) struct Event {
 }
 
 impl Question {
-    /// The filter of a chain.
+    /// Returns the filter of a chain.
     pub(super) const fn of(operands: Operands, chain: Chain, predicates: usize) -> Self {
         Self { operands, is_or: chain.is_or(), predicates }
     }
 
-    /// The filter as people write it.
+    /// Returns the filter as people write it.
     pub(super) fn text(self) -> String {
         let one = |number| match self.operands {
             Operands::Integers => {
@@ -70,13 +70,13 @@ impl Question {
         Layout { event: "lab:asked".into(), fields, ..Layout::default() }
     }
 
-    /// Name of its C function.
+    /// Returns the name of its C function.
     pub(super) fn c_name(self) -> String {
         let (all, of) = (if self.is_or { "any" } else { "all" }, self.operands.name());
         format!("{all}_{}_{of}", self.predicates)
     }
 
-    /// Its C function.
+    /// Returns its C function.
     pub(super) fn c_function(self) -> String {
         let one = |number| match self.operands {
             Operands::Integers if scalar(number).is_signed() => {
@@ -124,7 +124,7 @@ impl Question {
 }
 
 impl Event {
-    /// The string that a slot speaks of.
+    /// Returns the string of a slot.
     pub(super) fn string(&self, slot: usize) -> String {
         let word = Word::from_bits(self.slots[slot]);
         let from = word.offset as usize;
@@ -143,7 +143,7 @@ impl Event {
     }
 }
 
-/// A C file with the functions of all these.
+/// Returns a C file with the functions of all these.
 pub(super) fn c_source(questions: &[Question]) -> String {
     let mut text = "#include <stdint.h>\n#include <string.h>\n".to_owned();
     for question in questions {
@@ -153,7 +153,7 @@ pub(super) fn c_source(questions: &[Question]) -> String {
     text
 }
 
-/// The type of an integer field.
+/// Returns the type of an integer field.
 pub(super) const fn scalar(number: usize) -> Scalar {
     SCALARS[number % SCALARS.len()]
 }
@@ -173,7 +173,8 @@ fn string(number: usize) -> String {
     format!("{number:0width$}name", width = bytes - 4)
 }
 
-/// A value of which predicate `number` is true, or false: as near to its constant as possible.
+/// Returns a value for which predicate `number` is true, or false: as near to its constant as
+/// possible.
 fn integer(number: usize, is_true: bool) -> u64 {
     let constant = constant(number);
     match (operator(number), is_true) {

@@ -132,7 +132,7 @@ impl Traced {
         Ok(())
     }
 
-    /// The middle of the batches of one program, in ns of an event.
+    /// Measures the median of the batches of one program, in ns of an event.
     pub(super) fn sample(&self, workspace: &Workspace, setup: LoopSetup) -> Result<Sample> {
         workspace.clear(TRACE);
         let output = match setup.tracer {
@@ -240,12 +240,12 @@ impl LoopSetup {
         }
     }
 
-    /// The filter's text.
+    /// Returns the filter's text.
     fn filter(self) -> Option<String> {
         Some(Question::of(self.operands, self.chain?, self.predicates).text())
     }
 
-    /// The loop that lacks nothing but the filter.
+    /// Returns the same loop without the filter.
     fn baseline(self) -> Option<Self> {
         self.chain?;
         Some(Self { is_on: !self.is_dropped(), chain: None, predicates: 0, ..self })

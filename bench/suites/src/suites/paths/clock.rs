@@ -7,7 +7,7 @@ use trackway_sys::clock::{monotonic_ns, sleep_ns, tsc};
 
 /// A clock that stamps events.
 pub(super) trait Clock: Sync {
-    /// ns.
+    /// Returns the time in ns.
     fn now(&self) -> u64;
 
     /// Returns the time, read after all earlier loads.
@@ -41,7 +41,7 @@ impl Line {
         Self::new(counter, monotonic_ns(), 1, if counter == 0 { 0 } else { u64::MAX >> 1 })
     }
 
-    /// The same line once more: each writer has its own, as each session has.
+    /// Makes the same line once more: each writer has its own, as each session has.
     pub(super) fn again(&self) -> Self {
         let value = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let line = &self.0;

@@ -162,7 +162,7 @@ impl Runner {
         self.tally.add(tally);
     }
 
-    /// Code, writer and event, for a child that is stepped through.
+    /// Returns code, writer and event, for a child that is stepped through.
     pub(super) fn stepped(&mut self) -> ((Record, *const ()), &mut Staged, u64) {
         (self.contender.parts(), &mut self.staged, self.tally.emitted)
     }
@@ -201,7 +201,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (end.wrapping_sub(begin) as f64, done)
 }
 
-/// The average of the middle half of figures.
+/// Returns the average of the middle half of figures.
 fn middle(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let quarter = figures.len() / 4;

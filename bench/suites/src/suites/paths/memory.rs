@@ -40,7 +40,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Zeroed memory, all of it touched.
+    /// Makes zeroed memory, and touches all of it.
     fn new(bytes: usize) -> Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -165,7 +165,7 @@ const fn follows(last: u32, number: u32) -> bool {
 
 /// A buffer for writers.
 pub(super) trait Ring: Sync + Sized {
-    /// An empty one, as a flight recorder: it is never full.
+    /// Makes an empty one, as a flight recorder: it is never full.
     fn new(geometry: Geometry) -> Result<Self>;
 
     /// Searches the buffer for records while nothing writes; all of their bodies have `body_bytes`.
@@ -179,13 +179,13 @@ pub(super) struct OurRing {
 }
 
 impl OurRing {
-    /// Its memory.
+    /// Returns its memory.
     #[inline(always)]
     pub(super) fn map(&self) -> &Map {
         &self.map
     }
 
-    /// The region.
+    /// Returns the region.
     #[inline(always)]
     pub(super) fn region(&self) -> Region<'_> {
         let table = self.map.at(CONTROL_BYTES as u64).cast::<AtomicU32>();
@@ -246,13 +246,13 @@ pub(super) struct PaperRing {
 }
 
 impl PaperRing {
-    /// Its memory.
+    /// Returns its memory.
     #[inline(always)]
     pub(super) fn map(&self) -> &Map {
         &self.map
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     #[inline(always)]
     pub(super) fn buffer(&self) -> Buffer<'_> {
         const SUB_BUFFERS_AT: u64 = LOCKLESS_COUNTERS_BYTES as u64;
@@ -318,7 +318,7 @@ impl Ring for PaperRing {
 mod tests {
     use super::*;
 
-    /// A record as it lies in memory.
+    /// Returns a record as it lies in memory.
     fn record(number: u32) -> [u8; 8] {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&(7 << TAG_BITS | ID).to_le_bytes());

@@ -227,7 +227,7 @@ fn geometry((sub_shift, count_shift): (u32, u32)) -> Result<Geometry> {
 }
 
 impl Paths {
-    /// Nothing is measured yet.
+    /// Makes the suite without results.
     pub(crate) const fn new() -> Self {
         Self {
             line: None,
@@ -272,7 +272,7 @@ impl Paths {
         Ok((Runner::new(self.contender(protection, clock, scale)?, bytes), geometry))
     }
 
-    /// ns of an event in a loop; also, how often one switches.
+    /// Measures ns of an event in a loop, and the part of events that switch.
     fn in_loop(
         &self,
         protection: ProtectionKind,
@@ -285,7 +285,7 @@ impl Paths {
         Ok((ns, runner.switches_per_event(), runner.check()?))
     }
 
-    /// ns of an event on each path, between fences.
+    /// Measures ns of an event on each path, between fences.
     fn by_single_events(&self, protection: ProtectionKind, dose: Dose) -> Result<PathFigures> {
         let shifts = (SIZES[0], SIZES_BYTES);
         let (mut runner, geometry) = self.runner(protection, shifts, ClockKind::Counter)?;
@@ -407,7 +407,7 @@ impl Paths {
         found
     }
 
-    /// Why a row cannot be measured here.
+    /// Returns the reason if a row cannot be measured here.
     fn missing(&self, protection: ProtectionKind, question: Question) -> Option<String> {
         let has_counter = self.line.as_ref().and_then(Line::ticks_per_ns).is_some();
         let reason = match question {
@@ -537,7 +537,7 @@ impl Suite for Paths {
     }
 }
 
-/// The straight line nearest to points, by least squares: where it begins, and how steep it is.
+/// Returns the straight line nearest to points, by least squares: its beginning and its slope.
 fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -554,7 +554,7 @@ const ABOVE_FLOOR: f64 = 1.25;
 /// Largest ratio of one thread on each CPU to one thread alone.
 const MORE_THREADS: f64 = 1.10;
 
-/// The bars of this suite.
+/// Returns the bars of this suite.
 pub(crate) fn bars(report: &Report, suite: &SuiteRows) -> Vec<Bar> {
     let find = |protection: ProtectionKind, question: Question| {
         suite.row(protection.name(), &question.words())

@@ -175,7 +175,7 @@ impl Preload {
         }
     }
 
-    /// The first row a second time.
+    /// Adds the control: the first row a second time.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
         let tracer = format!("{} again", first.tracer);

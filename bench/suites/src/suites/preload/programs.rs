@@ -26,7 +26,7 @@ pub(super) struct Real {
 pub(super) struct Absent {
     /// Its name.
     pub(super) name: &'static str,
-    /// Why, to follow `because`.
+    /// The reason, which follows `because`.
     pub(super) reason: String,
 }
 
@@ -176,7 +176,7 @@ impl Real {
         [self.executable.as_str()].into_iter().chain(self.arguments.iter().map(String::as_str))
     }
 
-    /// The same as a command, in surroundings that are the same everywhere.
+    /// Makes the command, in surroundings that are the same everywhere.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command.args(&self.arguments);
@@ -191,7 +191,7 @@ pub(super) fn as_everywhere(command: &mut Command) {
     command.env_remove("LD_PRELOAD").env_remove("TRACKWAY_TOKEN");
 }
 
-/// Pseudo-random words of three to ten letters, some of them often.
+/// Returns pseudo-random words of three to ten letters, some of them frequent.
 fn words() -> Vec<String> {
     let mut state = 88_172_645_463_325_252_u64; // xorshift64
     let mut next = move || {
@@ -219,7 +219,7 @@ fn json(words: &[String]) -> String {
     format!("[{}]\n", records.join(","))
 }
 
-/// C that needs no header.
+/// Returns C code that needs no header.
 fn source() -> String {
     let mut text = String::from("struct node { struct node *next; long value[8]; };\n");
     for number in 0..FUNCTIONS {

@@ -40,7 +40,7 @@ impl Program {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Words, Self::Trees, Self::Pairs];
 
-    /// Its name, as the workload takes it.
+    /// Returns its name in the workload's arguments.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Words => "words",
@@ -49,7 +49,7 @@ impl Program {
         }
     }
 
-    /// Its size: a batch takes some milliseconds.
+    /// Returns its size: a batch takes some milliseconds.
     const fn size(self) -> &'static str {
         match self {
             Self::Words => "50000",
@@ -87,7 +87,7 @@ impl Setup {
         Self::LttngRecorded,
     ];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn tracer(self) -> &'static str {
         match self {
             Self::Plain => "none",
@@ -211,7 +211,7 @@ impl Setups {
         Ok(Run { batches, account })
     }
 
-    /// The window and the libraries that a program has in a setup.
+    /// Sets the window and the libraries of a program in a setup.
     fn surround(&self, command: &mut Command, workspace: &Workspace, setup: Setup) -> Result<()> {
         command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, setup)?);
         command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
@@ -251,7 +251,7 @@ impl Setups {
         Ok(calls)
     }
 
-    /// `trackway record OPTIONS`, with our helper, into a flight recorder.
+    /// Makes the command `trackway record OPTIONS`, with the helper, into a flight recorder.
     fn recorder(workspace: &Workspace) -> Command {
         let mut command = Command::new(&workspace.tools.trackway);
         command.args(["record", "--flight-recorder", "--context", "none"]);
@@ -302,7 +302,7 @@ fn account_of(summary: &RecorderSummary, calls: u64) -> Result<Account> {
     })
 }
 
-/// The helper and the library, if they are here.
+/// Returns the helper and the library, if they are here.
 fn helper(tools: &BuildTools) -> Option<[PathBuf; 2]> {
     Some([command_tracer::helper(tools)?, tools.library.clone()?])
 }

@@ -15,7 +15,7 @@ const FIRST_LINE_MS: f64 = 100.0;
 /// more.
 const GROWTH_MIB: f64 = 4.0;
 
-/// All bars.
+/// Returns all bars.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let kinds = TraceKind::ALL.into_iter();
     let has_row = |kind: &TraceKind| {

@@ -61,7 +61,7 @@ fn speed_case(kind: TraceKind, work: Work, size: Size) -> String {
     format!("{}: {}{}", kind.words(), work.words(), size.words())
 }
 
-/// Time to the first line.
+/// Returns the case of the time to the first line.
 fn first_line_case(kind: TraceKind, size: Size) -> String {
     format!("{}: first line{}", kind.words(), size.words())
 }
@@ -93,7 +93,7 @@ struct Traces {
     wrong: Vec<(Tool, Work, String)>,
 }
 
-/// Why there is no trace.
+/// The reason for a missing trace.
 enum Missing {
     Absent(String),
     Failed(String),
@@ -267,7 +267,7 @@ impl Reading {
         entry
     }
 
-    /// The first row a second time.
+    /// Adds the control: the first row a second time.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let first = entries.iter().position(|entry| entry.tracer != BABELTRACE2);
         let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
@@ -292,7 +292,7 @@ fn is_same(one: Tool, other: Tool) -> bool {
     (one == Tool::Babeltrace2) == (other == Tool::Babeltrace2)
 }
 
-/// Why a reader cannot be had.
+/// Returns the reason if a reader is not available.
 fn absent(tool: Tool) -> Option<String> {
     let is_missing = tool == Tool::Babeltrace2 && !has(BABELTRACE2);
     is_missing.then(|| "babeltrace2 is not installed".to_owned())
@@ -372,7 +372,7 @@ fn agree(tool: Tool, text: Text, first: Text, events: u64) -> Result<()> {
     Err(Error::output(tool.name(), message))
 }
 
-/// All that is done, by these readers.
+/// Returns all turns of these readers.
 fn turns(tools: &[Tool]) -> Vec<Turn> {
     let mut all = Vec::new();
     for kind in TraceKind::ALL {

@@ -74,7 +74,7 @@ impl TraceKind {
     }
 }
 
-/// Free bytes for us on the file system of `folder`.
+/// Returns the free bytes for this user on the file system of `folder`.
 fn free_bytes(folder: &Path) -> Result<u64> {
     let what = || format!("cannot look at the file system of {folder:?}");
     let path = CString::new(folder.as_os_str().as_bytes())
@@ -134,7 +134,7 @@ fn metadata(kind: TraceKind) -> String {
     text
 }
 
-/// An event with these numbers, and then these strings.
+/// Makes an event with these numbers, and then these strings.
 fn event(name: &str, numbers: &[(&str, Scalar)], strings: &[&str]) -> EventDescription {
     let numbers = numbers.iter().map(|&(name, scalar)| (name, FieldKind::Scalar(scalar)));
     let strings = strings.iter().map(|&name| (name, FieldKind::Str));

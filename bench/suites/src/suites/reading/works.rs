@@ -56,7 +56,7 @@ impl TraceKind {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Numbers, Self::Strings, Self::Lttng];
 
-    /// Its name, as a file's name has it.
+    /// Returns its name in names of files.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Numbers => "numbers",
@@ -65,7 +65,7 @@ impl TraceKind {
         }
     }
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Numbers => "Trackway's, u32",
@@ -92,7 +92,7 @@ impl Work {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Text, Self::Decode, Self::Count];
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -106,7 +106,7 @@ impl Tool {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Trackway, Self::OneCpu, Self::Babeltrace2];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Trackway => "trackway",
@@ -115,7 +115,7 @@ impl Tool {
         }
     }
 
-    /// The words of its command line for this work on `folder`, its own name first.
+    /// Returns the command line for this work on `folder`, the program first.
     pub(super) fn words(self, work: Work, folder: &str) -> Vec<String> {
         let options: &[&str] = match (self, work) {
             (Self::Babeltrace2, Work::Text) => &[BABELTRACE2],
@@ -131,7 +131,7 @@ impl Tool {
         options.iter().copied().chain([folder]).map(str::to_owned).collect()
     }
 
-    /// The command for this work on the trace in `folder`.
+    /// Makes the command for this work on the trace in `folder`.
     pub(super) fn command(self, work: Work, workspace: &Workspace, folder: &Path) -> Command {
         let words = self.words(work, "");
         let mut command = match self {

@@ -49,7 +49,7 @@ const fn counted(settings: &Settings, kind: Kind) -> u32 {
     }
 }
 
-/// An event that is off.
+/// Measures an event that is off.
 pub(super) fn off(host: &dyn Host, settings: &Settings) -> Result<Sample> {
     let mut command = host.program_off()?;
     let all = OFF_WARM_UP + counted(settings, Kind::Flight);
@@ -142,7 +142,7 @@ fn times(figures: &[Option<f64>], baselines: &[Option<f64>]) -> Option<f64> {
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// The slope of the line with the least squares of distances; `None` if there is not one.
+/// Returns the slope of the line with the least squares of distances; `None` if there is not one.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -14,7 +14,7 @@ const LEFT_MOST_KIB: f64 = 256.0;
 /// Longest time until a follower of a session shows an event, in ms.
 const LIVE_MS: f64 = 100.0;
 
-/// The bars.
+/// Returns the bars.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let of = |tracer: &str, case: &str| ByRound::of(suite.row(tracer, case));
     let less = |what: String, case: &str| {

@@ -22,7 +22,7 @@ impl Kind {
     /// Both.
     pub(super) const ALL: [Self; 2] = [Self::Flight, Self::Disk];
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Flight => "flight recorder",
@@ -45,7 +45,7 @@ pub(super) enum Buffers {
 pub(super) struct Wanted {
     /// The kind of the session.
     pub(super) kind: Kind,
-    /// With which buffers.
+    /// The size of its buffers.
     pub(super) buffers: Buffers,
     /// True if `lab:number` is on from the beginning.
     pub(super) is_on: bool,
@@ -54,7 +54,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// With buffers as they are by default, recording.
+    /// Makes the request for a recording session with default buffers.
     pub(super) const fn of(kind: Kind) -> Self {
         Self { kind, buffers: Buffers::Default, is_on: true, possible_cpus: None }
     }
@@ -84,7 +84,7 @@ pub(super) trait Host {
     /// session of that name.
     fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account>;
 
-    /// Folder of a session's trace.
+    /// Returns the folder of a session's trace.
     fn trace(&self, session: &str) -> PathBuf;
 
     /// Ids of the processes that record [`SESSION`].
@@ -93,17 +93,17 @@ pub(super) trait Host {
     /// Bytes of shared memory that all sessions take.
     fn shared_bytes(&self) -> Result<u64>;
 
-    /// The workload, in sight of the sessions.
+    /// Makes the command of the workload, which finds the sessions.
     fn program(&self) -> Command;
 
-    /// The workload where no session is.
+    /// Makes the command of the workload without a session.
     fn program_off(&self) -> Result<Command>;
 
     /// Ends all sessions that there are, as after a failure.
     fn clear(&self);
 }
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub(super) fn text(path: &Path) -> String {
     path.display().to_string()
 }

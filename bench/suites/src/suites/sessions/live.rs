@@ -70,14 +70,14 @@ fn emit(sessions: &TrackwaySessions<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A program that emits a few events and ends.
+/// Runs a program that emits a few events and ends.
 fn few(sessions: &TrackwaySessions<'_>, program: u64) -> Result<()> {
     let mut command: Command = sessions.program();
     command.args(["few", &(program * EVENTS).to_string(), &EVENTS.to_string()]);
     child::run(&mut command, "a program that emits").map(|_| ())
 }
 
-/// The lines of all programs but the first, of which one was read.
+/// Reads the lines of all programs but the first, one of which was read before.
 fn all(follower: &mut Running) -> Result<Vec<Line>> {
     for _ in 1..EVENTS {
         next(follower)?;
@@ -93,7 +93,7 @@ fn next(follower: &mut Running) -> Result<Line> {
     Ok(Line { event_ns, seen_ns })
 }
 
-/// The time that a line begins with: `[00000000819576267967] …`.
+/// Parses the time at a line's beginning: `[00000000819576267967] …`.
 fn event_ns(line: &str) -> Option<u64> {
     line.strip_prefix('[')?.split_once(']')?.0.parse().ok()
 }

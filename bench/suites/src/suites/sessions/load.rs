@@ -14,7 +14,7 @@ use super::usage;
 const SECOND_MS: u64 = 1000;
 const SPARE_MS: u64 = 200;
 
-/// Percent of one CPU that a session's recorders take while a program emits.
+/// Measures the part of one CPU, in percent, that a session's recorders take while a program emits.
 pub(super) fn measure(host: &dyn Host, kind: Kind) -> Result<Sample> {
     host.create(SESSION, Wanted::of(kind))?;
     let recorders = host.recorders()?;

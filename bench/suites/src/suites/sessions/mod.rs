@@ -277,7 +277,7 @@ fn either(host: &dyn Host, settings: &Settings, work: Work) -> Result<Sample> {
     }
 }
 
-/// After a failure, ends the sessions that it has left.
+/// Ends the remaining sessions after a failure.
 fn or_clear(host: &dyn Host, sample: Result<Sample>) -> Result<Sample> {
     sample.inspect_err(|_| host.clear())
 }

@@ -100,7 +100,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         command
     }
 
-    /// The same as its own child.
+    /// Returns the command that starts the workload as its own child.
     pub(super) fn launcher_of_children(&self) -> Command {
         let mut command = self.program();
         command.arg("children");
@@ -113,14 +113,14 @@ impl<'workspace> TrackwaySessions<'workspace> {
         command.env("TRACKWAY_RUN_DIR", self.workspace.path(RUN_DIR));
     }
 
-    /// `trackway`, in sight of the sessions.
+    /// Makes the command `trackway`, which finds the sessions.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.workspace.tools.trackway);
         self.enter(&mut command);
         command
     }
 
-    /// `trackway ARGUMENTS`.
+    /// Runs `trackway ARGUMENTS`.
     fn trackway(&self, arguments: &[&str]) -> Result<Finished> {
         let mut command = self.command();
         let what = format!("trackway {}", arguments.join(" "));
@@ -148,7 +148,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         serde_json::from_value(answer).map_err(|error| Error::output(session, error))
     }
 
-    /// The same once it is as it should be, or will not be any more.
+    /// Returns the state once `is_good` accepts it, or after the time limit.
     fn status_once(&self, session: &str, is_good: impl Fn(&Status) -> bool) -> Result<Status> {
         let begin = Instant::now();
         loop {

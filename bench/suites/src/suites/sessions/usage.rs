@@ -9,7 +9,7 @@ use trackway_bench_engine::error::{Error, Result};
 /// Bytes of a KiB.
 pub(super) const KIB: f64 = 1024.0;
 
-/// Time that all threads of these processes have had on CPUs, in ns, in user and kernel mode.
+/// Returns the CPU time of all threads of these processes, in ns, in user and kernel mode.
 pub(super) fn cpu_ns(pids: &[u32]) -> Result<u64> {
     pids.iter().map(|&pid| cpu_ns_of(pid)).sum()
 }
@@ -39,7 +39,7 @@ pub(super) struct Resident {
     pub(super) own_bytes: u64,
 }
 
-/// Resident memory of these processes together.
+/// Returns the resident memory of these processes together.
 pub(super) fn resident(pids: &[u32]) -> Result<Resident> {
     let mut sum = Resident::default();
     for pid in pids {
@@ -52,7 +52,7 @@ pub(super) fn resident(pids: &[u32]) -> Result<Resident> {
     Ok(sum)
 }
 
-/// From proc_pid_status(5).
+/// Parses the memory in proc_pid_status(5).
 fn resident_of(status: &str) -> Option<Resident> {
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

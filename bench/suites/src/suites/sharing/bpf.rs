@@ -189,7 +189,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// All of them.
+    /// Returns all of them.
     pub(super) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is ours, of `count` words, and lives as long as this borrow; BPF
         // programs write it too, and all accesses are atomic.

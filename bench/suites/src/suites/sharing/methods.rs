@@ -54,7 +54,7 @@ impl AccessMethod {
     pub(super) const ALL: [Self; 6] =
         [Self::Memory, Self::Mmap, Self::Recorder, Self::Program, Self::Batch, Self::Syscall];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -81,7 +81,8 @@ pub(super) struct Unavailability {
 }
 
 impl Unavailability {
-    /// Not allowed, or not known to this kernel; anything else is a mistake.
+    /// Judges an error: a missing privilege or kernel feature is an absence; anything else is a
+    /// failure.
     fn of(what: &str, error: &io::Error) -> Self {
         let words = format!("{what}: {}", IoError::text(error));
         let code = error.raw_os_error();
@@ -162,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// The values that there are to be from now on.
+    /// Returns the current values.
     fn values(&self) -> impl Iterator<Item = u64> + use<> {
         let first = self.first;
         (0..u64::from(ELEMENTS)).map(move |at| value(first, at))
@@ -337,23 +338,23 @@ impl Shared {
     }
 }
 
-/// The first value of a sample: none that was there before, and more than 32 bits of it.
+/// Returns the first value of a sample: one that was not used before, with more than 32 bits.
 const fn first(sample: u64) -> u64 {
     sample.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The value of an element.
+/// Returns the value of an element.
 const fn value(first: u64, at: u64) -> u64 {
     first.wrapping_add(at * STRIDE as u64)
 }
 
-/// One load for each: they are atomics, which no compiler reads several at a time.
+/// Adds the words, with one load for each: they are atomics, which no compiler combines.
 #[inline(never)]
 fn sum(words: &[AtomicU64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
 }
 
-/// The recorder's map of one CPU, with a counter for each element.
+/// Makes the recorder's map of one CPU, with a counter for each element.
 fn buffers() -> Attempt<Buffers> {
     let layout = BufferLayout::new(SUB_SHIFT, COUNT_SHIFT, ELEMENTS as usize);
     let layout = layout.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));

@@ -40,7 +40,7 @@ pub(super) fn bytes_of(path: &Path, depth: u32) -> Result<u64> {
     Ok(sum)
 }
 
-/// The straight line through two traces: its slope is the figure.
+/// Computes the straight line through two traces: its slope is the figure.
 pub(super) fn sample(tracer: &str, few: &Written, many: &Written) -> Result<Sample> {
     let more = many.account.recorded.saturating_sub(few.account.recorded);
     if more == 0 || many.bytes <= few.bytes {

@@ -53,7 +53,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// A million events a second, by less than a core, none lost.
+/// Judges a million events per second, by less than a core, without loss.
 pub(super) fn drained_bar(row: Option<&Row>) -> Bar {
     let mib = BUFFER_KIB >> 10;
     let what = format!("1 M events/s drained by less than one core, none lost, {mib} MiB a CPU");

@@ -29,7 +29,7 @@ const GETPPID_EVENTS: u64 = 1000;
 const OPENAT_EVENTS: u64 = 200;
 /// Calls that are measured one by one.
 const SINGLES: u64 = 20_000;
-/// By how much fewer calls strace is given, because each takes so much longer.
+/// Divisor of the number of calls for strace, whose calls take much longer.
 const STRACE_LESS: u64 = 100;
 /// Lengths of names that openat(2) gets, as the workload has them.
 const NAME_BYTES: [u64; 6] = [0, 15, 31, 63, 127, 255];
@@ -202,7 +202,7 @@ impl Syscall {
         Ok(Sample { figure, histogram, account, extra, ..Sample::default() })
     }
 
-    /// The row of one length; the run's others are kept for their rows.
+    /// Returns the sample of one length; the run's other samples are kept for their rows.
     fn openat(
         &mut self,
         context: &SuiteContext<'_>,
@@ -266,7 +266,7 @@ fn entry(tracer: KernelTracer, turn: Turn, absent: Option<String>) -> Entry {
     }
 }
 
-/// By how much fewer calls there are.
+/// Returns the divisor of the number of calls.
 fn less(tracer: KernelTracer, settings: &Settings) -> u64 {
     let strace = if tracer == KernelTracer::Strace { STRACE_LESS } else { 1 };
     strace * if settings.quick { 5 } else { 1 }

@@ -43,7 +43,7 @@ pub(super) struct Program {
     server: Option<(u16, Vec<String>)>,
     /// The command.
     command: Vec<String>,
-    /// Why it cannot be had, if it cannot.
+    /// The reason if it is not available.
     pub(super) absent: Option<String>,
 }
 
@@ -100,7 +100,7 @@ impl Program {
         Self { figure_source, unit, ..self }
     }
 
-    /// With the first reason that holds.
+    /// Sets the first reason that holds.
     fn absent(self, reasons: &[(bool, &str)]) -> Self {
         let reason = reasons.iter().find(|(is_missing, _)| *is_missing);
         Self { absent: reason.map(|(_, reason)| (*reason).to_owned()), ..self }
@@ -165,7 +165,8 @@ pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Several files, compiled and linked by one command: short-lived processes that compute.
+/// Makes the program of a compiler: several files, compiled and linked by one command, by
+/// short-lived processes that compute.
 fn compiler(workspace: &Workspace) -> Result<Program> {
     let mut command =
         format!("cc -O1 -fPIC -shared -o {}", workspace.path("compiled.so").display());
@@ -177,7 +178,7 @@ fn compiler(workspace: &Workspace) -> Result<Program> {
     Ok(Program::of("compiler", &command).absent(&[(!has("cc"), "no C compiler is installed")]))
 }
 
-/// C that needs no header.
+/// Returns C code that needs no header.
 fn c_source(file: usize) -> String {
     let mut text = String::from("struct node { struct node *next; long value[8]; };\n");
     for number in 0..C_FUNCTIONS {
@@ -198,7 +199,8 @@ fn c_source(file: usize) -> String {
     text
 }
 
-/// Apache, as one process with threads, that serves one file to eight connections.
+/// Makes the program of Apache, as one process with threads, that serves one file to eight
+/// connections.
 fn web_server(workspace: &Workspace, requests: usize) -> Result<Program> {
     let folder = workspace.path("web");
     fs::create_dir_all(&folder).map_err(Error::io("cannot make a folder for apache2"))?;
@@ -238,7 +240,7 @@ fn redis(requests: usize, no_network: (bool, &str)) -> Program {
     )
 }
 
-/// A table, an index and a join, in a file.
+/// Makes the program of SQLite: a table, an index and a join, in a file.
 fn sqlite(workspace: &Workspace, rows: usize) -> Result<Program> {
     let script = workspace.path("work.sql");
     let text = format!(

@@ -58,7 +58,7 @@ fn folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
     folders.into_iter().map(str::to_owned).collect()
 }
 
-/// The file of a CPU's buffer, and the one that it is moved to.
+/// Returns the file of a CPU's buffer, and its destination.
 fn files(cpu: &Path, workspace: &Workspace) -> (PathBuf, PathBuf) {
     let name = cpu.file_name().unwrap_or_default().to_string_lossy().into_owned();
     (cpu.join("trace_pipe_raw"), workspace.path(&format!("ftrace-{name}")))

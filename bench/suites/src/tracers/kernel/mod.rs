@@ -77,7 +77,7 @@ pub(crate) enum KernelTracer {
 }
 
 impl KernelTracer {
-    /// Its row in tables.
+    /// Returns its row in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Untraced => "untraced",
@@ -272,7 +272,7 @@ impl Ran {
         of_kernel + self.of_user.map_or(0, |of_user| of_user.emitted)
     }
 
-    /// The numbers of the line that begins with `word`.
+    /// Returns the numbers of the line that begins with `word`.
     pub(crate) fn numbers<const COUNT: usize>(&self, word: &str) -> Result<[u64; COUNT]> {
         let is_it = |line: &&str| line.split(' ').next() == Some(word);
         let line = self.stdout.lines().find(is_it);
@@ -294,7 +294,7 @@ impl KernelTracers {
         Ok(Self { tracefs: Tracefs::find() })
     }
 
-    /// Why a tracer cannot be had, if it cannot.
+    /// Returns the reason if a tracer is not available.
     pub(crate) fn absence(&self, workspace: &Workspace, tracer: KernelTracer) -> Option<String> {
         let missing = tracer.program().filter(|program| !has(program));
         if let Some(program) = missing {

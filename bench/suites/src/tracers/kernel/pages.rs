@@ -56,7 +56,7 @@ impl PageScanner {
         Ok(scanner)
     }
 
-    /// In all pages of a file.
+    /// Scans all pages of a file.
     pub(super) fn file(&mut self, path: &Path) -> Result<()> {
         let what = || format!("cannot read {path:?}");
         let mut file = File::open(path).map_err(Error::io(what()))?;
@@ -122,7 +122,7 @@ fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<[u8; BYTES]> {
     bytes.get(at..at.checked_add(BYTES)?)?.try_into().ok()
 }
 
-/// The id of an event, and where fields of these names are, by its `format`.
+/// Parses the id of an event, and the offsets of these fields, in its `format`.
 fn offsets(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)> {
     let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()?;
     let offset = |name: &&str| {
@@ -141,7 +141,7 @@ fn offsets(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)> {
 mod tests {
     use super::*;
 
-    /// A record with this event, in words.
+    /// Makes a record with this event.
     fn record(event: &[u8]) -> Vec<u8> {
         assert!(event.len().is_multiple_of(4));
         [&((event.len() / 4) as u32 | 5 << 5).to_le_bytes(), event].concat()

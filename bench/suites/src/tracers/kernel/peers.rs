@@ -103,7 +103,7 @@ pub(super) fn by_bpftrace(job: &Job<'_>) -> Result<Ran> {
     })
 }
 
-/// Marks, which it has counted by argument and by name.
+/// Returns the marks, which bpftrace has counted by argument and by name.
 fn counted_marks(results: &BpftraceOutput) -> FoundMarks {
     let mut marks = FoundMarks::default();
     results.counts("@mark_calls").filter_map(|(key, _)| key.parse().ok()).for_each(|argument| {
@@ -156,7 +156,7 @@ fn counted(results: &BpftraceOutput, number: Option<libc::c_long>) -> Found {
     Found { events, lost: results.lost, of_call: Some(of_call), ..Found::default() }
 }
 
-/// strace, which writes a line for each call: its entry and its exit.
+/// Runs strace, which writes a line for each call: its entry and its exit.
 pub(super) fn by_strace(job: &Job<'_>) -> Result<Ran> {
     let output = job.workspace.path(OUTPUT);
     let mut command = Command::new("strace");

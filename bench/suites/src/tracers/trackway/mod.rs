@@ -38,7 +38,7 @@ const TRACE: &str = "trackway-trace";
 /// The way in which events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variant {
-    /// Not at all: the library is there, a session is not.
+    /// No events: the library is there, a session is not.
     Off,
     /// By restartable sequences.
     Sequence,
@@ -49,7 +49,7 @@ enum Variant {
 }
 
 impl Variant {
-    /// Its name on Trackway's command line.
+    /// Returns its name on Trackway's command line.
     const fn reserve(self) -> &'static str {
         match self {
             Self::Off | Self::Sequence => "rseq",
@@ -93,7 +93,7 @@ impl Trackway {
         Self { variant, program, is_printf: false, latest: None }
     }
 
-    /// With the library, without a session.
+    /// Makes the adapter with the library, without a session.
     pub(crate) const fn off() -> Self {
         Self::new(Variant::Off, PROGRAM)
     }
@@ -103,23 +103,23 @@ impl Trackway {
         Self::new(Variant::Sequence, PROGRAM)
     }
 
-    /// Without restartable sequences.
+    /// Makes the adapter without restartable sequences.
     pub(crate) const fn by_claim() -> Self {
         Self::new(Variant::Claim, PROGRAM)
     }
 
-    /// With the 2012 paper's buffers.
+    /// Makes the adapter with the 2012 paper's buffers.
     pub(crate) const fn lockless() -> Self {
         Self::new(Variant::Lockless, PROGRAM)
     }
 
-    /// `trackway_printf`.
+    /// Makes the adapter of `trackway_printf`.
     pub(crate) const fn printf() -> Self {
         let (variant, program) = (Variant::Sequence, PROGRAM);
         Self { variant, program, is_printf: true, latest: None }
     }
 
-    /// With an event that has more than thirty before it, and nothing else.
+    /// Makes the adapter of an event after more than thirty others, and no other case.
     pub(crate) const fn among_many() -> Self {
         Self::new(Variant::Sequence, MANY_PROGRAM)
     }
@@ -128,12 +128,12 @@ impl Trackway {
         self.program == MANY_PROGRAM
     }
 
-    /// From Rust, without a session.
+    /// Makes the adapter from Rust, without a session.
     pub(crate) const fn rust_off() -> Self {
         Self::new(Variant::Off, RUST_PROGRAM)
     }
 
-    /// From Rust, as it is used.
+    /// Makes the default adapter from Rust.
     pub(crate) const fn rust() -> Self {
         Self::new(Variant::Sequence, RUST_PROGRAM)
     }
@@ -142,12 +142,12 @@ impl Trackway {
         self.program == RUST_PROGRAM
     }
 
-    /// From C++, without a session.
+    /// Makes the adapter from C++, without a session.
     pub(crate) const fn cxx_off() -> Self {
         Self::new(Variant::Off, CXX_PROGRAM)
     }
 
-    /// From C++, as it is used.
+    /// Makes the default adapter from C++.
     pub(crate) const fn cxx() -> Self {
         Self::new(Variant::Sequence, CXX_PROGRAM)
     }
@@ -177,7 +177,7 @@ impl Trackway {
         Ok(folder)
     }
 
-    /// The workload, recorded to a new folder.
+    /// Makes the command of the workload, recorded to a new folder.
     fn record(&self, workspace: &Workspace, options: &[&str], bytes: u64) -> Result<Command> {
         workspace.clear(TRACE);
         let mut command = Command::new(&workspace.tools.trackway);

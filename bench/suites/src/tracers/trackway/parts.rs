@@ -98,14 +98,15 @@ pub(crate) fn link_flags(workspace: &Workspace) -> Result<Vec<String>> {
     ])
 }
 
-/// Folder of a window that no session ever was in.
+/// Returns the folder of a window that never had a session.
 pub(crate) fn off_window_dir(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.window_dir().join("off");
     make_dir(&folder)?;
     Ok(folder)
 }
 
-/// The program, and whatever it starts, uses the bench's own window and no session of the user's.
+/// Makes the program and its descendants use the bench's own window, and none of the user's
+/// sessions.
 pub(crate) fn in_window(command: &mut Command, window_dir: &Path) {
     command.env("TRACKWAY_WINDOW_DIR", window_dir);
     command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
@@ -121,7 +122,7 @@ pub(crate) fn availability(tools: &BuildTools, has_compiler: bool) -> Availabili
     }
 }
 
-/// Memory that the files in `folder` take: their blocks, not their lengths.
+/// Returns the memory of the files in `folder`: their blocks, not their lengths.
 pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
     /// Unit of `st_blocks`, whatever the file system's block is: stat(2).
     const BLOCK_BYTES: u64 = 512;

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-/// One number.
+/// Emits one number.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_number(first: u64, count: u64) {
     for i in first..first + count {

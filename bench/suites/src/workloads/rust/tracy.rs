@@ -94,7 +94,7 @@ impl Arrived {
     }
 }
 
-/// A connection to it: a thread of its own begins to listen at some time after the first event.
+/// Connects to it: a thread of its own begins to listen at some time after the first event.
 fn connect(port: u16) -> io::Result<TcpStream> {
     let end = Instant::now() + PATIENCE;
     loop {

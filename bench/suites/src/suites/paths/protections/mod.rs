@@ -34,7 +34,7 @@ use super::staged::{Did, ID, Staged};
 /// A protection: the way in which writers keep apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProtectionKind {
-    /// Not at all: the floor.
+    /// No protection: the floor.
     Nothing,
     /// By restartable sequence.
     Rseq,
@@ -117,7 +117,7 @@ pub(super) struct Scale {
 }
 
 impl Contender {
-    /// With buffers of its own, all empty.
+    /// Makes a contender with buffers of its own, all empty.
     pub(super) fn new<C: Clock + 'static>(
         protection: ProtectionKind,
         scale: Scale,
@@ -151,7 +151,7 @@ impl Contender {
         Self { protection, record: record::<W>, writer: Box::new(writer) }
     }
 
-    /// Code and writer, for a loop that records.
+    /// Returns code and writer, for a loop that records.
     pub(super) fn parts(&self) -> (Record, *const ()) {
         (self.record, (&raw const *self.writer).cast())
     }
@@ -172,7 +172,7 @@ unsafe extern "C" fn record<W: Writer>(writer: *const (), staged: *mut Staged) -
     unsafe { (*writer.cast::<W>()).record(&mut *staged) }
 }
 
-/// Why it cannot be measured here.
+/// Returns the reason if a protection cannot be measured here.
 pub(super) fn missing(protection: ProtectionKind) -> Option<&'static str> {
     let needs_rseq = protection == ProtectionKind::Rseq;
     if needs_rseq && !AVAILABLE {
@@ -188,7 +188,7 @@ fn rings<R: Ring>(count: usize, scale: Scale) -> Result<Vec<R>> {
     (0..count).map(|_| R::new(scale.geometry)).collect()
 }
 
-/// The CPU that the thread runs on: read from memory where the kernel keeps it there.
+/// Returns the CPU of the thread: read from memory where the kernel keeps it there.
 #[inline(always)]
 fn cpu() -> usize {
     let pointer = trackway_sys::thread::rseq_area();
@@ -230,7 +230,7 @@ impl<P: Protection, C: Clock> Regions<P, C> {
         Ok(Self { protection, rings, clock, generation: GENERATION.into() })
     }
 
-    /// One plan and one commit: the record if the open sub-buffer has room, else a switch.
+    /// Makes one plan and one commit: the record if the open sub-buffer has room, else a switch.
     #[inline(always)]
     fn step(
         &self,
@@ -287,7 +287,7 @@ impl<P: Protection, C: Clock> Regions<P, C> {
         }
     }
 
-    /// The same with plain stores.
+    /// Records with plain stores.
     #[inline(always)]
     fn plainly(&self, ring: &OurRing, staged: &mut Staged) -> Did {
         if self.generation.load(Ordering::Relaxed) != GENERATION {
@@ -391,7 +391,7 @@ impl Protection for Rseq {
 }
 
 impl<C: Clock> Regions<Rseq, C> {
-    /// One attempt.
+    /// Makes one attempt.
     #[inline(always)]
     fn by_sequence(&self, area: Area, staged: &mut Staged) -> Step {
         let Some(cpu) = area.cpu() else { return Step::Refused };
@@ -404,7 +404,7 @@ impl<C: Clock> Regions<Rseq, C> {
         })
     }
 
-    /// More of them, after one that came to `step`.
+    /// Makes further attempts, after one with the result `step`.
     #[cold]
     #[inline(never)]
     fn again(&self, area: Area, staged: &mut Staged, mut step: Step) -> Did {
