@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let found = examine(&CATALOGUE.requirements);
     let disturbing = disturbing(&found);

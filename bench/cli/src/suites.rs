@@ -59,7 +59,7 @@ pub(crate) fn draw(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub(crate) fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
     for suite in arguments.chosen() {
         let time = time(suite.seconds);

@@ -349,7 +349,7 @@ mod tests {
     fn all_must_hold_what_is_asked_of_all() {
         let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).estimate();
         let bar = |all: &[Option<Estimate>]| most_of_all("", all.iter().cloned(), 1.4, Form::PART);
-        // The one with the smaller median is the one that is not decided.
+        // The row with the smaller median is the undecided one.
         let both = [six(1.29, 1.31), six(1.0, 1.5)];
         assert_eq!(bar(&both).verdict, Verdict::Undecided);
         assert_eq!(bar(&both).measured, "1.25 of it (1.00 to 1.50)");

@@ -252,7 +252,7 @@ fn versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, 
 ///
 /// # Errors
 ///
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write_page(report: &Report, folder: &Path) -> std::io::Result<()> {
     write_whole(folder, "report.html", &page(report))
 }
@@ -266,7 +266,7 @@ fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
         file.sync_all()?;
         std::fs::rename(&new, folder.join(name))
     });
-    // Half of it is of no use.
+    // A half-written file is of no use.
     written.inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
@@ -274,7 +274,7 @@ fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write_report(report: &Report, folder: &Path) -> std::io::Result<()> {
     let json = report.to_json().map_err(std::io::Error::other)?;
     write_whole(folder, "results.json", &json)?;

@@ -40,8 +40,8 @@ impl Spread {
     }
 }
 
-/// A figure in terms of another in the same round: the median, and between which figures the true
-/// one lies with 95 % confidence, if there were six rounds or more.
+/// A figure relative to another in the same round: the median, and the interval that contains the
+/// true figure with 95 % confidence, if there were six rounds or more.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The median over the rounds.
@@ -164,7 +164,7 @@ pub fn placed(figure: f64) -> f64 {
     if unit < 1.0 { places / 10.0 } else { places * unit }
 }
 
-/// Most entries of a histogram that is kept.
+/// Most entries of a histogram.
 const HISTOGRAM_MAX: usize = 4096;
 
 /// Sorts a histogram and limits its length: if necessary, its figures are rounded, to one part in a
@@ -239,7 +239,7 @@ pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
     let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // Each figure is above the median or below, as a coin falls: how likely it is that at most
+    // Each figure is above or below the median with equal probability: the probability that at most
     // `rank` of them are below.
     let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
     let mut at_most = exactly;

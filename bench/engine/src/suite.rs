@@ -37,7 +37,7 @@ pub struct SuiteContext<'a> {
     pub cpus: usize,
 }
 
-/// A row that is to be measured.
+/// A row to measure.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
     /// The tracer; Trackway's begin with `trackway`.

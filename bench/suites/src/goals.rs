@@ -14,7 +14,7 @@ use crate::suites::events::THREADS;
 use crate::tracers::name::{BPFTRACE, CXX, EMPTY, FTRACE_UPROBE, LTTNG, LW_UST, RDTSC, RUST};
 use crate::tracers::name::{TRACEF, TRACKWAY, TRACKWAY_OFF, TRACKWAY_PRINTF};
 
-/// Most that an event may cost beyond the clock alone, in ns.
+/// Largest additional cost of an event over the clock alone, in ns.
 const ABOVE_CLOCK_NS: f64 = 8.0;
 /// Number of times that an event must be faster than LTTng-UST's.
 const FASTER_THAN_LTTNG: f64 = 4.0;
@@ -54,8 +54,8 @@ const SHOWN: [Shown; 12] = [
     ("sessions", |_, suite| suites::sessions::bars(suite)),
 ];
 
-/// The lines of the design's table of bars, and the suite that shows each. None is left out: all
-/// of them are measured by the bench.
+/// The lines of the design's table of bars, and the suite that shows each. The list is complete:
+/// the bench measures all of them.
 const DESIGN: [(&str, &str); 14] = [
     ("tracepoint", "rdtsc alone, in a loop: the floor"),
     ("tracepoint", "one u32: less than LW-UST, the survey's lower bound"),

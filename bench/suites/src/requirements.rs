@@ -5,7 +5,7 @@
 
 use trackway_bench_engine::host::requirements::{Need, Requirements};
 
-/// All of it.
+/// The requirements of all suites.
 pub(crate) const REQUIREMENTS: Requirements =
     Requirements { programs: &PROGRAMS, headers: &HEADERS };
 

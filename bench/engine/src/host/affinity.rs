@@ -13,7 +13,7 @@ pub fn pin(cpu: usize) -> Result<()> {
     CpuSet::only(cpu as u32).apply().map_err(failed)
 }
 
-/// Does `work` on one CPU, and comes back to all of them.
+/// Runs `work` on one CPU, and restores all of them.
 pub fn on<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = CpuSet::current().map_err(failed)?;
     pin(cpu)?;

@@ -3,8 +3,8 @@
 /// Availability of a tracer on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Availability {
-    /// It can.
+    /// It is available.
     Ready,
-    /// It cannot; "skipped, because …".
+    /// It is not available, with the reason: "skipped, because …".
     Missing(String),
 }

@@ -104,7 +104,7 @@ impl Running {
             read.map(|_| stdout)
         });
         signals::wait_for_end(pid);
-        // Those that it has started may have its output open, and live on.
+        // Its descendants may have its output open, and outlive it.
         let ended = Instant::now();
         while !(reader.is_finished() && self.stderr.is_finished()) {
             if ended.elapsed() > GRACE || signals::stopped() {

@@ -37,7 +37,7 @@ const DAEMON: &str = "exec 3<&0; \"$@\" 3<&- </dev/null >/dev/null & daemon=$!; 
      >/dev/null 2>&1 & \
      wait $daemon; echo \"it ended: $?\" >&2; kill -KILL 0";
 
-/// The shell, as long as we need it.
+/// The shell, while it is needed.
 #[derive(Debug)]
 pub struct CleanupShell(Child);
 
@@ -77,7 +77,7 @@ impl CleanupShell {
         Ok((cleanup_shell, pid))
     }
 
-    /// Has a daemon end within a second, when it is dropped: the user waits for us to end.
+    /// Sets the daemon's grace period to a second for its end on drop: the user waits for it.
     pub fn hurry(&mut self) {
         // If the daemon has ended already, nothing reads the pipe.
         let _ = self.0.stdin.as_mut().map(|stdin| stdin.write_all(b"1\n"));

@@ -18,7 +18,7 @@ pub struct Machine {
     pub kernel: String,
     /// Name of the processor.
     pub cpu: String,
-    /// CPUs that we may use.
+    /// CPUs that this process may use.
     pub cpus: usize,
     /// True if it is a virtual machine, whose figures drift.
     pub is_virtual: bool,

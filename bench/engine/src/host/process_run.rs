@@ -30,7 +30,7 @@ pub struct Text {
     pub lines: u64,
     /// Bytes.
     pub bytes: u64,
-    /// FNV-1a of all of them.
+    /// FNV-1a of all output.
     pub hash: u64,
 }
 
@@ -199,13 +199,13 @@ fn be_small() {
 
 /// Makes `command` a process that runs on these CPUs only.
 ///
-/// That there is something to do between fork and exec also keeps the account right: a process
-/// made by vfork(2), as std would otherwise, inherits our own greatest size.
+/// Work between fork and exec also keeps the account right: a process made by vfork(2), as std
+/// would otherwise use, inherits the peak memory of this process.
 fn on_cpus(command: &mut Command, cpus: &[usize]) {
     // SAFETY: all-zero bytes are a valid, empty set.
     let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
     for &cpu in cpus {
-        // SAFETY: `set` is a set; CPU_SET refuses numbers beyond its size.
+        // SAFETY: `set` is a set; CPU_SET ignores numbers above its size.
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     let pin = move || {

@@ -187,8 +187,8 @@ impl Tracee {
         written.map_err(Error::io("cannot write a process's memory"))
     }
 
-    /// Leaves the sequence that it is in: the kernel aborts one that is stepped through. `area` is
-    /// the thread's `struct rseq`, or 0.
+    /// Leaves a restartable sequence: the kernel aborts one that is stepped through. `area` is the
+    /// thread's `struct rseq`, or 0.
     pub fn leave_sequence(&self, area: u64) -> Result<()> {
         if area == 0 { Ok(()) } else { self.write(area + RSEQ_CS, &[0; 8]) }
     }

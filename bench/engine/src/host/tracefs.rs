@@ -1,4 +1,4 @@
-//! tracefs for adapters: instances, and uprobe events, of our own.
+//! tracefs for adapters: instances and uprobe events of the bench.
 //!
 //! Main invariant: nothing in tracefs outlives the bench. The kernel keeps instances and events
 //! when the process that made them is killed: so each has a cleanup shell, and the next run removes
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval of the attempts.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// tracefs, wherever it can be had.
+/// tracefs, at its mount point or in a private mount.
 #[derive(Debug)]
 pub struct Tracefs {
     root: PathBuf,
@@ -34,7 +34,7 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Finds it, or mounts it for us alone; or why neither can be done.
+    /// Finds it, or mounts it for this process only; else returns the reason.
     pub fn find() -> std::result::Result<Self, String> {
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
@@ -134,7 +134,7 @@ impl Instance {
         let entries = entries.map_err(Error::io("cannot read per_cpu"))?.flatten();
         instance.cpus = entries.map(|entry| entry.path()).collect();
         instance.write("buffer_size_kb", &kib.to_string())?;
-        // The clock that other tracers have.
+        // The clock of the other tracers.
         instance.write("trace_clock", "mono")?;
         Ok(instance)
     }
@@ -149,7 +149,7 @@ impl Instance {
         &self.cpus
     }
 
-    /// Writes to a file of it.
+    /// Writes to a file of the instance.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         append(&self.folder.join(name), text)
             .map_err(Error::io(format!("cannot write {name} of a tracefs instance")))
@@ -231,7 +231,7 @@ impl Drop for Instance {
     }
 }
 
-/// A uprobe event of our own.
+/// A uprobe event of the bench.
 #[derive(Debug)]
 pub struct Uprobe {
     events: PathBuf,

@@ -9,7 +9,7 @@ const THREADS_MAX: u32 = 1024;
 /// A source file of the workloads.
 #[derive(Debug)]
 pub struct Source {
-    /// Its name, by which others include it.
+    /// Its name, by which other sources include it.
     pub name: &'static str,
     /// Its text.
     pub text: &'static str,
@@ -42,7 +42,7 @@ pub struct Emitted {
     pub events: u64,
     /// Time they took, in ns.
     pub ns: u64,
-    /// Time that the thread had on CPUs meanwhile, in ns.
+    /// CPU time of the thread meanwhile, in ns.
     pub cpu_ns: u64,
 }
 

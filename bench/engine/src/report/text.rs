@@ -19,7 +19,7 @@ const LINE_MAX: usize = 100;
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "{}", report.machine.words())?;
     for note in &report.notes {

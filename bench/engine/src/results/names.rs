@@ -26,8 +26,8 @@ pub const SUITES: [&str; 18] = [
 pub const TRACKWAY: &str = "trackway";
 /// The loop alone: no tracer.
 pub const EMPTY_LOOP: &str = "empty-loop";
-/// A copy into a buffer, with nothing in it that Trackway could do better or worse: the only one of
-/// its rows that others are compared by.
+/// A copy into a buffer, with nothing in it that Trackway could do better or worse: the only row of
+/// Trackway that is a yardstick.
 pub const NO_PROTECTION: &str = "trackway-no-protection";
 /// The case of an event as a whole, whose parts are other cases of the same tracer.
 pub const WHOLE_EVENT: &str = "whole event";

@@ -75,7 +75,7 @@ pub enum Ended {
     Sure,
     /// The requested number of rounds is complete.
     Rounds,
-    /// There was no more time.
+    /// The time was over.
     Time,
     /// The user stopped it.
     Interrupted,
@@ -198,7 +198,7 @@ pub struct Row {
     /// Events that newer ones overwrote, as configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwritten: Option<u64>,
-    /// Bytes of an event in the tracer's output, where that is known.
+    /// Bytes of an event in the tracer's output, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_event: Option<f64>,
     /// The figure of each round; `None` where it was not measured.
@@ -220,7 +220,7 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "beside")]
     pub baseline: Option<usize>,
-    /// The figure in terms of that row's in the same round.
+    /// The ratio to the baseline in the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Ratio>,
     /// The difference to the baseline in the same round.
@@ -352,7 +352,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// None that is known: all of it can be written as JSON.
+    /// None is known: all of it can be written as JSON.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -17,9 +17,10 @@ use crate::signals;
 use crate::stats::{self, Ratio, Spread, Tail};
 use crate::suite::{Entry, Sample, Suite, SuiteContext};
 
-/// Half of a ratio's interval of confidence, in terms of the ratio, that is sure enough.
+/// Half width of a ratio's confidence interval, relative to the ratio, at which the ratio is
+/// certain enough.
 const SURE: f64 = 0.02;
-/// Most rounds that are made on our own account.
+/// Most rounds unless the user sets a number.
 const ROUNDS_MAX: u32 = 60;
 /// Fewest rounds after which certain ratios end a suite. An interval needs six; with few more,
 /// ratios that agree by chance would end it too soon, as the check follows each round.
@@ -27,8 +28,7 @@ const ROUNDS_MIN: u32 = 12;
 /// Fewest after which it is over because there is no more time: with less there is no interval of
 /// confidence (`stats::median_interval`).
 const ROUNDS_LATE: u32 = 8;
-/// Fewest good rounds that a row is measured by in which others failed; two thirds of all must be
-/// good.
+/// Fewest good rounds of a row that has failed rounds; two thirds of all must be good.
 const KEPT_MIN: usize = 3;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
@@ -226,7 +226,7 @@ impl<'a> Measuring<'a> {
         rows.enumerate().filter(|one| one.1).map(|one| one.0)
     }
 
-    /// Rows of the next round: groups in an order that is drawn, and the rows of each likewise.
+    /// Returns the rows of the next round: groups in a random order, and the rows of each likewise.
     ///
     /// Ratios are taken within a group: the machine drifts less from one row to the next than
     /// during a round, which may take minutes.

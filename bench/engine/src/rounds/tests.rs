@@ -376,7 +376,7 @@ fn what_is_divided_by_nought_has_no_interval() {
 
 #[test]
 fn what_timing_takes_is_subtracted_once() {
-    // A tick is a ns; an event takes 30 beyond the 20 of timing it, and one 800.
+    // A tick is a ns; an event takes 30 in addition to the 20 of timing it, and one 800.
     let output = "timing 20 100\ntiming-most 20\nsingle 50 99\nsingle 820 1\n\
                   single-most 820\nticks 1000 1000\n";
     let sample = Singles::parse(output, 100).expect("all").sample();

@@ -51,9 +51,9 @@ enum LoopTracer {
     Untraced,
     /// No tracer, cyclictest instead of the loop.
     Cyclictest,
-    /// Our event is in the loop, and no session.
+    /// Trackway's event is in the loop, without a session.
     Off,
-    /// Our event, in a session.
+    /// Trackway's event, in a session.
     Trackway(Keep),
     /// LTTng's, in a session.
     Lttng,

@@ -44,7 +44,7 @@ impl<K: PartialEq, T> SharedRuns<K, T> {
         if is_new {
             let result = match run() {
                 Ok(found) => Ok(found),
-                // These concern more than a row.
+                // These errors concern more than a row.
                 Err(error @ (Error::Interrupted | Error::Overdue { .. })) => return Err(error),
                 Err(error) => Err(error.to_string()),
             };

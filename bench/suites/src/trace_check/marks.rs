@@ -24,7 +24,7 @@ const NUMBER_BITS: u32 = 16;
 /// The storage of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// They go to a file as they come.
+    /// Events go to a file as they come.
     Disk,
     /// The newest stay in memory, until the command has ended.
     Flight,

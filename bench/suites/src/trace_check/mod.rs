@@ -470,7 +470,7 @@ impl RecorderSummary {
     ///
     /// # Errors
     ///
-    /// If it has nothing of them.
+    /// If it has no summary of this part.
     pub(crate) fn read(file: &Path, part: &str) -> Result<Self> {
         let text = fs::read_to_string(file).map_err(Error::io(format!("cannot read {file:?}")))?;
         Self::parse(&text, part)

@@ -35,7 +35,7 @@ impl Numbers {
     ///
     /// # Errors
     ///
-    /// If numbers are out of order, beyond those emitted, or missing without being lost.
+    /// If numbers are out of order, larger than those emitted, or missing without being lost.
     pub(crate) fn account(
         &self,
         tracer: &str,

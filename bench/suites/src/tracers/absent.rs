@@ -12,14 +12,14 @@ use trackway_bench_engine::tracer::{Availability, Tracer};
 
 use super::name;
 
-/// One of them.
+/// A tracer that cannot be measured here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
     /// Records no events of programs.
     Strace,
     /// Needs a module of the kernel.
     SystemTap,
-    /// A library around programs that use MPI; Debian has none of it.
+    /// A library around programs that use MPI; Debian has no package of it.
     Extrae,
     /// The same.
     VampirTrace,

@@ -1,5 +1,5 @@
-//! LTTng's session daemon, private to the bench: started, spoken to and ended by us, unseen by any
-//! other that runs.
+//! LTTng's session daemon, private to the bench: the bench starts and ends it, and other daemons do
+//! not find it.
 //!
 //! An ordinary user's daemon uses LTTNG_HOME, whose name must be short: it is the prefix of the
 //! sockets' names, and lttng-sessiond aborts if one is longer than an address has room for
@@ -65,7 +65,7 @@ impl LttngHome {
         Ok(Self { home, _opened: None, run: Some(run) })
     }
 
-    /// Makes `command` a process that finds our daemon, and no other.
+    /// Makes `command` a process that finds the bench's daemon only.
     pub(crate) fn enter(&self, command: &mut Command) {
         command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
         if let Some(run) = self.run.clone() {

@@ -29,7 +29,7 @@ const PROGRAM: &str = "lttng";
 /// Folder of traces, in the scratch folder.
 const TRACE: &str = "lttng-trace";
 
-/// The daemon that both adapters use; ended when the last lets go of it.
+/// The daemon that both adapters use; it ends when the last of them is dropped.
 pub(super) type SharedDaemon = Rc<RefCell<Option<Daemon>>>;
 
 /// Makes a daemon that was not started yet.

@@ -103,7 +103,7 @@ impl Tracer for Uftrace {
 /// Computes the account of calls, by a replay.
 fn account(replay: &str, emitted: u64) -> Result<Account> {
     let (numbers, records_lost) = calls(replay);
-    // A call has several records, and is not there if one of them is lost: no more calls can be
+    // A call has several records, and is missing if one of them is lost: no more calls can be
     // missing than records.
     let lost = numbers.missing(emitted).min(records_lost);
     numbers.account(name::UFTRACE, emitted, lost, 0)

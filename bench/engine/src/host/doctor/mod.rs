@@ -95,7 +95,8 @@ impl Disturbance {
     }
 }
 
-/// Makes all checks: it takes two seconds, in which others and our own loop are watched.
+/// Makes all checks: it takes two seconds, in which other processes and a loop of the bench are
+/// observed.
 pub fn examine(requirements: &Requirements) -> Vec<Disturbance> {
     let system = SystemFiles::of_this_machine();
     let mut found = settings::all(&system);
@@ -114,7 +115,7 @@ pub fn disturbing(found: &[Disturbance]) -> usize {
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub fn print_doctor(found: &[Disturbance], output: &mut dyn Write) -> io::Result<()> {
     let width = found.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let indent = width + 2 + Quiet::Disturbs.word().len() + 2;

@@ -22,11 +22,11 @@ const LOST_MAX: f64 = 0.005;
 pub(super) struct Noise {
     /// The span of nine in ten turns, as a part of the median.
     span: f64,
-    /// Part of the time that turns took beyond the middle one, where that was long.
+    /// Part of the time that turns took in excess of the median, where that was long.
     lost: f64,
     /// Number of interruptions.
     interruptions: usize,
-    /// The longest of them, in µs.
+    /// The longest interruption, in µs.
     longest_us: f64,
 }
 

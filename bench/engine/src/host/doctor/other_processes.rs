@@ -8,7 +8,7 @@ use super::system_files::SystemFiles;
 
 /// Part of a CPU from which on a process is named.
 const BUSY: f64 = 0.02;
-/// Part of all CPUs that others may have.
+/// Part of all CPUs that other processes may use.
 const LOAD_MAX: f64 = 0.05;
 /// Part of a CPU that a host may take away.
 const STOLEN_MAX: f64 = 0.005;

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Most of a file that is read; /proc/stat has a line for each CPU, and one of all interrupts.
+/// Most bytes of a file that are read; /proc/stat has a line for each CPU, and one of all
+/// interrupts.
 const BYTES_MAX: u64 = 1 << 20;
 /// Most names of a folder that are read.
 const NAMES_MAX: usize = 100_000;

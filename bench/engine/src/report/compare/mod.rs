@@ -26,7 +26,7 @@ use crate::tracer_names;
 pub use ranks::Shift;
 pub use text::print_comparison;
 
-/// Most bytes of a report that is read.
+/// Most bytes of a report.
 const REPORT_BYTES_MAX: u64 = 256 << 20;
 /// Fewest rounds for a verdict.
 const ROUNDS_MIN: usize = 6;
@@ -147,7 +147,7 @@ impl Comparison {
     ///
     /// # Errors
     ///
-    /// None that is known.
+    /// None is known.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
@@ -304,7 +304,7 @@ fn changes(
     found.retain(|change| change.before.is_some() || change.after.is_some());
     for change in &mut found {
         relate(change, before, after);
-        // Machines are other machines from one hour to the next, above all virtual ones. Bytes and
+        // A machine's speed varies from one hour to the next, above all a virtual one's. Bytes and
         // instructions are the same everywhere.
         if change.verdict == Changed::NotShown && decisive(change).is_none() {
             let is_yardstick = YARDSTICKS.contains(&change.tracer.as_str());
@@ -378,7 +378,7 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
     }
 }
 
-/// Compares a row's figures in terms of a yardstick's of the same rounds, if there is one.
+/// Compares a row's figures relative to a yardstick's of the same rounds, if there is one.
 fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
     if is_countable(change.unit) || change.figures.is_none() {
         return;

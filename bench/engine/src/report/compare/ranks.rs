@@ -1,11 +1,11 @@
-//! Two lots of figures compared by their ranks (Mann and Whitney, 1947; Hodges and Lehmann, 1963):
-//! whatever their distribution is, and however far outliers lie.
+//! Two samples of figures compared by their ranks (Mann and Whitney, 1947; Hodges and Lehmann,
+//! 1963): for any distribution, and any outliers.
 
 use serde::{Deserialize, Serialize};
 
-/// Figures of each lot up to which chances are counted, not approximated.
+/// Largest sample for which probabilities are exact, not approximated.
 const EXACT_MAX: usize = 30;
-/// Figures of a lot that are compared at most: their pairs are held in memory.
+/// Most figures of a sample that are compared: their pairs are held in memory.
 const FIGURES_MAX: usize = 1000;
 /// Half width of a 95 % confidence interval, in standard deviations.
 const DEVIATIONS: f64 = 1.959_964;
@@ -85,7 +85,7 @@ impl Chances {
             let rank = self.pairs / 2.0 - DEVIATIONS * self.deviation;
             return (rank >= 1.0).then(|| rank as usize - 1);
         }
-        // The greatest number of pairs that is surprising enough: the pair after those.
+        // The largest significant number of pairs: the pair after those.
         let surprising = self.exact.iter().take_while(|chance| 2.0 * **chance <= 0.05).count();
         surprising.checked_sub(1)
     }
@@ -94,8 +94,8 @@ impl Chances {
 /// Returns, for each number of pairs, the part of all orders of both samples that have this number
 /// or fewer.
 fn cumulated(one: usize, other: usize) -> Vec<f64> {
-    // Orders of `i` and `j` figures by pairs: the last figure is of one lot, and makes no pair, or
-    // of the other, and makes `i` of them. Parts, not numbers: 60 over 30 is beyond 2^53.
+    // Orders of `i` and `j` figures by pairs: the last figure is of one sample, and makes no pair,
+    // or of the other, and makes `i` of them. Parts, not numbers: 60 over 30 exceeds 2^53.
     let most = one * other;
     let mut rows: Vec<Vec<f64>> = vec![unit(most); other + 1];
     for i in 1..=one {

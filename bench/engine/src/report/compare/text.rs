@@ -11,7 +11,7 @@ use crate::results::Unit;
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub fn print_comparison(
     comparison: &Comparison,
     is_all: bool,

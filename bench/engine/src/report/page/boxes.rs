@@ -55,7 +55,7 @@ fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row, figures: &[
     }
     plot.bar(&format!("{class} faint"), (low, y + 3.0), (high - low, 12.0));
     plot.line("median", (x(quarters.median), y + 2.0), (x(quarters.median), y + 16.0));
-    // Those that fall on the same half of a pixel are one mark.
+    // Points that fall on the same half of a pixel are one mark.
     let mut seen = BTreeSet::new();
     for outlier in &quarters.outliers {
         let at = x(outlier.0);

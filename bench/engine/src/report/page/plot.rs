@@ -125,7 +125,7 @@ impl Plot {
     /// Draws a line of one of the page's classes.
     pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
-        // Into a string: it cannot fail; nor can the others.
+        // Writing to a string cannot fail; nor can the other calls.
         let _ = writeln!(
             self.text,
             "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
@@ -198,7 +198,8 @@ pub(super) fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Places as near to these as can be that are at least a row from each other, and above `bottom`.
+/// Returns positions as near to these as possible that are at least a row from each other, and
+/// above `bottom`.
 pub(super) fn spread_apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));

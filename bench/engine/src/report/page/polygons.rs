@@ -10,7 +10,7 @@ use super::words;
 use crate::results::Row;
 use crate::stats::ends;
 
-/// Room around the plot; below it there are marks, and the lines' names, and then nothing.
+/// Space around the plot; below it there are marks, and the lines' names, and then nothing.
 const TOP: f64 = 24.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 22.0;

@@ -32,7 +32,7 @@ const NAME: &str = "breakdown";
 const SAMPLES: &str = "parts-samples";
 /// Events of a batch.
 const BATCH: u64 = 10_000;
-/// Batches of a loop that is timed.
+/// Batches of a timed loop.
 const TIMED: u64 = 120;
 /// Time for which a loop is sampled, in ns; and most batches of it.
 const SAMPLED_NS: f64 = 400e6;

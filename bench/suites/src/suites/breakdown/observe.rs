@@ -125,8 +125,8 @@ pub(super) fn sampled<'a>(file: &'a str, period: &'a str, words: &[&'a str]) -> 
     [&perf[..], &["-o", file, "--"], words].concat()
 }
 
-/// Steps through events of a program that is run by `command` and waits for it: the instructions
-/// of one, as most are.
+/// Steps through events of a program, which `command` starts and which waits for it; returns the
+/// instructions of the most frequent event.
 pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>> {
     let mut running = Running::start(command, what)?;
     let mut modules = Modules::default();
@@ -220,8 +220,8 @@ pub(super) fn name_functions(
     Ok(())
 }
 
-/// Functions of each address in addr2line's output: a line with the address, then a line with a
-/// function and one with its place in the source, for each that it is inlined from.
+/// Parses the functions of each address in addr2line's output: a line with the address, then a line
+/// with a function and one with its place in the source, for each function that it is inlined from.
 fn functions(output: &str) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     let mut lines = output.lines();

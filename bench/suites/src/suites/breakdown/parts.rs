@@ -22,7 +22,7 @@ pub(super) enum Part {
     Session,
     /// Reading the clock.
     Clock,
-    /// A place in the buffer, and keeping others out of it.
+    /// A place in the buffer, and the exclusion of other writers.
     Reserve,
     /// The record's header.
     Header,
@@ -79,9 +79,9 @@ pub(super) struct Instruction {
     pub(super) functions: Vec<String>,
 }
 
-/// Name of the module that is the program.
+/// Module name of the program itself.
 pub(super) const PROGRAM: &str = "program";
-/// Name of the program's function that is the loop.
+/// Name of the program's function with the loop.
 const LOOP: &str = "number";
 
 /// Number of executions of each address by each part.

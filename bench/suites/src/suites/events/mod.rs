@@ -29,7 +29,7 @@ struct RowSpec {
     turn: Turn,
 }
 
-/// A suite of them.
+/// A suite of events.
 pub(crate) struct Events {
     about: About,
     /// Seconds that a full run takes about, and a quick one.

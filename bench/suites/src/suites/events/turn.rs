@@ -24,8 +24,8 @@ const REST_US: u64 = 5000;
 /// Events before single ones are timed, so that a ring of the table has come round: the shortest
 /// records are of 8 bytes.
 const ROUND_EVENTS: u64 = 200_000;
-/// Events before those that are stepped through, and of those the first lot: few, as each of their
-/// instructions takes some µs.
+/// Events before those that are stepped through, and the number of the first of these: few, as each
+/// of their instructions takes some µs.
 const STEPS_WARM: u64 = 20_000;
 const STEPS_EVENTS: u64 = 8;
 

@@ -103,13 +103,13 @@ impl Chain {
 pub(super) enum Runner {
     /// The same test in C.
     C,
-    /// Our machine code.
+    /// Trackway's machine code.
     Compiled,
-    /// Our interpreter.
+    /// Trackway's interpreter.
     Interpreted,
-    /// The machine code that rbpf makes of our bytecode.
+    /// The machine code that rbpf makes of the same bytecode.
     RbpfCompiled,
-    /// rbpf's interpreter, of our bytecode.
+    /// rbpf's interpreter, of the same bytecode.
     RbpfInterpreted,
 }
 

@@ -11,7 +11,7 @@ use super::{prepared, traced};
 /// its predicates, the last of which is false.
 const OF_LTTNG: f64 = 10.0;
 const OF_LTTNG_PREDICATES: usize = 9;
-/// Most that our machine code may take in terms of C, and for how many predicates.
+/// Largest ratio of Trackway's machine code to C, and the number of predicates.
 const OF_C: f64 = 1.4;
 const OF_C_PREDICATES: [usize; 2] = [1, 9];
 /// Most that a filter may take from its text to its first answer, in ms.

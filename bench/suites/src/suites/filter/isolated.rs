@@ -41,7 +41,7 @@ struct Contest {
 /// A contestant of a chain.
 struct Answerer {
     runner: Runner,
-    /// Calls of a batch; 0 until that is known.
+    /// Calls of a batch; 0 if not determined yet.
     calls: u64,
     /// The latest measurement until a row takes it, in ns of a call.
     found: Option<Result<f64>>,
@@ -56,7 +56,7 @@ pub(super) enum Turn {
     Answer { contest: usize, answerer: usize },
 }
 
-/// All of them.
+/// All rows of filters by themselves.
 pub(super) struct IsolatedFilters {
     peer: Option<Peer>,
     contests: Vec<Contest>,
@@ -83,9 +83,9 @@ pub(super) fn case(operands: Operands, chain: Chain, predicates: usize) -> Strin
 /// The reasons for missing contestants.
 #[derive(Default)]
 struct MissingContestants {
-    /// There is no compiler for C.
+    /// The reason if there is no C compiler.
     compiler: Option<String>,
-    /// There is one, and it failed.
+    /// The reason if the C compiler has failed.
     failure: Option<String>,
 }
 
@@ -241,7 +241,7 @@ impl IsolatedFilters {
         if let Some(found) = found {
             return found;
         }
-        // The first row of this chain in this round: all of them are measured now.
+        // The first row of this chain in this round measures all contestants.
         let cpu = self.cpus.get(contest.rounds % self.cpus.len().max(1)).copied();
         let (peer, batches) = (self.peer.as_ref(), self.batches);
         on(cpu.unwrap_or_default(), || contest.measure(peer, batches))?;

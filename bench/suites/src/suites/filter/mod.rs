@@ -16,9 +16,9 @@
 //! goals         goals for filters
 //! ```
 //!
-//! Main invariant: before anything is measured, all contestants give the right answers about events
-//! in which each predicate is the only true one, or the only false one; and every answer that is
-//! timed is counted.
+//! Main invariant: before the measurement, all contestants give the right answers about events in
+//! which each predicate is the only true one, or the only false one; and every timed answer is
+//! counted.
 
 mod chains;
 mod contest;

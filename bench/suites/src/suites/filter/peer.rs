@@ -1,4 +1,4 @@
-//! The same questions in C: compiled here, by the compiler that is installed, and loaded.
+//! The same questions in C: compiled by the installed compiler, and loaded.
 
 use std::ffi::{CString, c_void};
 use std::fs;
@@ -15,7 +15,7 @@ use super::questions::{Question, c_source};
 /// A question in C: gets the slots, and the bytes that the words refer to.
 pub(super) type Function = unsafe extern "C" fn(slots: *const u64, bytes: *const u8) -> u64;
 
-/// Compilers, the first that is here.
+/// Compilers in order of preference.
 const COMPILERS: [&str; 2] = ["clang", "cc"];
 /// Compiler flags of the C functions.
 const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-fPIC", "-shared"];

@@ -53,7 +53,7 @@ pub(super) struct LoopSetup {
     predicates: usize,
 }
 
-/// All of them.
+/// The rows of filters in traced programs.
 #[derive(Default)]
 pub(super) struct Traced {
     daemon: Option<Daemon>,

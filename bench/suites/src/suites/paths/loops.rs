@@ -83,8 +83,8 @@ impl Runner {
         tally
     }
 
-    /// Emits `warm_up` events, which do not count, then `batches` batches: the middle one's ns for
-    /// each event, of the time that the thread had on its CPU.
+    /// Emits `warm_up` events, which do not count, then `batches` batches; returns the median
+    /// batch's ns for each event, in CPU time of the thread.
     pub(super) fn median_ns(&mut self, warm_up: u64, batches: u32) -> Result<f64> {
         self.emit(warm_up);
         let mut figures = Vec::with_capacity(batches as usize);
@@ -238,7 +238,7 @@ pub(super) fn at_once(
     let run = |thread: usize| -> Result<(Tally, [u64; 3])> {
         let mut staged = Staged::new(thread, body_bytes);
         let pinned = if threads <= cpus.len() { pin(cpus[thread]) } else { Ok(()) };
-        // All of them come to the barrier, or those that do would wait for ever.
+        // All threads must reach the barrier, or those that do would wait for ever.
         barrier.wait();
         pinned?;
         let parts = contender.parts();

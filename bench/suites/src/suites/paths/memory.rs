@@ -241,7 +241,7 @@ impl Ring for OurRing {
 pub(super) struct PaperRing {
     map: Map,
     geometry: Geometry,
-    /// The place that is the consumer's.
+    /// The consumer's position.
     own: AtomicU32,
 }
 

@@ -549,7 +549,7 @@ fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     (points.len() > 1 && slope.is_finite() && start.is_finite()).then_some((start, slope))
 }
 
-/// Most that a protection may cost beyond none, as a ratio.
+/// Largest cost of a protection, relative to none.
 const ABOVE_FLOOR: f64 = 1.25;
 /// Largest ratio of one thread on each CPU to one thread alone.
 const MORE_THREADS: f64 = 1.10;

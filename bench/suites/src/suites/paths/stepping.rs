@@ -16,7 +16,7 @@ const STEPS_MAX: u64 = 2_000_000;
 /// Instructions of one event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Steps {
-    /// All of them, without the kernel's.
+    /// Instructions, without those in the kernel.
     pub(super) instructions: u64,
     /// Atomic ones: with a lock prefix, or an exchange with memory.
     pub(super) locked: u64,

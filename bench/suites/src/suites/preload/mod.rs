@@ -37,7 +37,7 @@ const REAL_SETUPS: [Setup; 3] = [Setup::Plain, Setup::Interposed, Setup::Idle];
 enum RowProgram {
     /// A program of the bench (`workloads/allocate.c`).
     Made(Program),
-    /// One that is installed: its position.
+    /// An installed program, by its index.
     Installed(usize),
 }
 
@@ -55,7 +55,7 @@ struct Made {
     setups: Setups,
     /// Installed programs, and how often each calls the allocator.
     installed: Vec<(Real, u64)>,
-    /// CPUs that we may use.
+    /// CPUs that this process may use.
     cpus: Vec<usize>,
 }
 
@@ -142,7 +142,7 @@ impl Suite for Preload {
             }
             RowProgram::Installed(at) => {
                 let (program, calls) = &made.installed[at];
-                // Those of one round on one CPU, the next round on the next.
+                // The measurements of one round run on one CPU, the next round on the next.
                 let cpu = &made.cpus[turn.times % made.cpus.len()..][..1];
                 let command = made.setups.real(context.workspace, program, turn.setup)?;
                 let cpu_ms = process_run::run(command, program.name, cpu)?.cpu_seconds * 1e3;

@@ -22,7 +22,7 @@ pub(super) struct Real {
     arguments: Vec<String>,
 }
 
-/// A program that is not measured, and why.
+/// A program that is not measured, and the reason.
 pub(super) struct Absent {
     /// Its name.
     pub(super) name: &'static str,
@@ -30,15 +30,15 @@ pub(super) struct Absent {
     pub(super) reason: String,
 }
 
-/// Folder of all that is made here, in the scratch folder.
+/// Folder of all generated files, in the scratch folder.
 const FOLDER: &str = "programs";
-/// Words of the text that is read.
+/// Words of the generated text.
 const WORDS: usize = 300_000;
 /// Ratio of words to records, in JSON.
 const RECORDED: usize = 8;
-/// Functions of the C file that is compiled.
+/// Functions of the generated C file.
 const FUNCTIONS: usize = 60;
-/// Commits of the history that is read.
+/// Commits of the generated history.
 const COMMITS: usize = 1500;
 
 /// Counts words, makes objects of them, and writes and reads them as JSON.

@@ -70,7 +70,7 @@ pub(super) enum Setup {
     Idle,
     /// With LTTng's wrapper and daemon, without a session.
     LttngIdle,
-    /// With our helper, into a flight recorder.
+    /// With the preload helper, into a flight recorder.
     Recorded,
     /// With LTTng's, into a snapshot session.
     LttngRecorded,

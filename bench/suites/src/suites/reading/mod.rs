@@ -6,8 +6,8 @@
 //! goals   goals for the reader
 //! ```
 //!
-//! Main invariant: all readers do the same work, and that is shown: their texts of a trace are
-//! equal to the byte, and their counts are right, before their times are compared.
+//! Main invariant: all readers do the same work, and the suite proves it: their texts of a trace
+//! are equal to the byte, and their counts are right, before their times are compared.
 
 mod goals;
 mod lttng;

@@ -15,7 +15,7 @@ use trackway_bench_engine::suite::{Entry, Sample, SuiteContext};
 use crate::suites::events::of_batches;
 use crate::tracers::kernel::{Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work};
 
-/// The call that is traced, and nothing else.
+/// The traced call.
 const CALL: &str = "getppid";
 /// Batches of a thread, and calls of each. Their events, two of a call, fill less than half of a
 /// CPU's buffer of any tracer: perf's take most, 88 bytes each, and it is woken at the half.
@@ -183,7 +183,7 @@ mod tests {
     /// Returns a run as the workload reports it, with the tracer's events.
     fn ran(threads: u32, batches: u32, events: u64) -> Ran {
         let line = |thread: u32, number: u32| {
-            // Those that warm up take longer, and so does an interrupted one of the others.
+            // Warm-up batches take longer, and so does an interrupted one.
             let ns = match number {
                 ..10 => 9000,
                 20 => 70_000,

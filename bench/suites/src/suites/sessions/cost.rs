@@ -21,7 +21,7 @@ const BATCH_EVENTS: u64 = 10_000;
 const BATCH_EVENTS_MIN: u64 = 1000;
 /// Events that go round a ring.
 const ROUND_EVENTS: u64 = 200_000;
-/// Events of a batch while they are off, and batches of them that do not count.
+/// Events of a batch while they are off, and batches that do not count.
 const OFF_EVENTS: u64 = 400_000;
 const OFF_WARM_UP: u32 = 1;
 /// Bursts to a folder that do not count.
@@ -103,8 +103,8 @@ fn events(sessions: u32) -> u64 {
     (BATCH_EVENTS / u64::from(sessions)).max(BATCH_EVENTS_MIN)
 }
 
-/// Batches that do not count: until rings that are overwritten have come round, and others have
-/// been written to.
+/// Returns the batches that do not count: until rings that are overwritten have come round, and the
+/// other rings have been written to.
 fn warm_up(kind: Kind, sessions: u32) -> u32 {
     match kind {
         Kind::Flight => ROUND_EVENTS.div_ceil(events(sessions)) as u32,
@@ -135,7 +135,7 @@ pub(super) fn complete(suite: &mut SuiteRows) {
     }
 }
 
-/// Figures in terms of others of the same round.
+/// Returns figures relative to others of the same round.
 fn times(figures: &[Option<f64>], baselines: &[Option<f64>]) -> Option<f64> {
     let pairs = figures.iter().zip(baselines);
     let times: Vec<f64> = pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).collect();

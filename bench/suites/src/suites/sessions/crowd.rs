@@ -85,7 +85,7 @@ pub(super) fn measure(sessions: &TrackwaySessions<'_>, starts: Starts) -> Result
     let counted = sessions.status(SESSION)?.counts.processes;
     let account = sessions.end(SESSION, Kind::Disk, processes * EVENTS)?;
     let missing = missing(&trace_check::numbers(&sessions.trace(SESSION))?, &[&warm_up, &launched]);
-    // A number that is there twice makes up for none that is missing.
+    // A number that occurs twice does not make up for a missing one.
     let recorded = account.recorded.saturating_sub(missing);
     let extra = vec![
         ("processes a second", launched.processes as f64 / (launched.ns as f64 / 1e9)),

@@ -40,7 +40,7 @@ pub(super) enum Buffers {
     Default,
 }
 
-/// A session that is wanted.
+/// The properties of a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// The kind of the session.
@@ -71,7 +71,7 @@ pub(super) trait Host {
     /// Switches it off.
     fn event_off(&self) -> Result<()>;
 
-    /// Lets a session record no more; all that it has is in the trace, if that is a file.
+    /// Stops a session; all of its events are then in the trace, if that is a file.
     fn stop(&self, session: &str) -> Result<()>;
 
     /// Lets [`SESSION`] record again.

@@ -72,7 +72,7 @@ enum Work {
     Load(Kind),
     /// A session stopped.
     Stop,
-    /// A channel given other buffers.
+    /// A channel whose buffers are replaced.
     Replace,
     /// Nothing but the visit to every CPU that these need.
     Visit,
@@ -248,7 +248,7 @@ impl Suite for Sessions {
     }
 }
 
-/// Makes something ready that is there: why it is absent, or has failed, if it is or has.
+/// Prepares something that is available; the entry has the reason if it is absent or has failed.
 fn set_up(there: Availability, make: impl FnOnce() -> Result<()>) -> Result<Entry> {
     if let Availability::Missing(reason) = there {
         return Ok(Entry { absent: Some(reason), ..Entry::default() });

@@ -48,7 +48,7 @@ pub(super) enum RequestMethod {
     Socket,
 }
 
-/// Our sessions, in a window and a folder of sockets of the bench's own.
+/// Trackway's sessions, in a window and a folder of sockets that only the bench uses.
 #[derive(Debug)]
 pub(super) struct TrackwaySessions<'workspace> {
     workspace: &'workspace Workspace,
@@ -107,7 +107,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         command
     }
 
-    /// Makes `command` see our sessions, and no others.
+    /// Makes `command` find the bench's sessions only.
     fn enter(&self, command: &mut Command) {
         in_window(command, self.workspace.window_dir());
         command.env("TRACKWAY_RUN_DIR", self.workspace.path(RUN_DIR));
@@ -295,7 +295,7 @@ impl Host for TrackwaySessions<'_> {
 
     fn program_off(&self) -> Result<Command> {
         let mut command = Command::new(self.workspace.path(PROGRAM));
-        // Where no session ever was, as in other suites.
+        // A window that never had a session, as in other suites.
         in_window(&mut command, &off_window_dir(self.workspace)?);
         Ok(command)
     }

@@ -141,7 +141,7 @@ impl Map {
         self.batch(MAP_LOOKUP_BATCH, keys, values)
     }
 
-    /// Writes those of these numbers; whether all of them.
+    /// Writes these elements; returns true if all were written.
     pub(super) fn set_many(&self, keys: &mut [u32], values: &mut [u64]) -> io::Result<bool> {
         self.batch(MAP_UPDATE_BATCH, keys, values)
     }
@@ -224,7 +224,7 @@ pub(super) struct Program(OwnedFd);
 pub(super) struct Ran {
     /// The last one's answer.
     pub(super) answer: u32,
-    /// ns of one of them, as the kernel measures it: their mean.
+    /// Mean duration of a run, in ns, as the kernel measures it.
     pub(super) ns: u32,
 }
 

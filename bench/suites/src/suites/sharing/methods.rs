@@ -35,7 +35,7 @@ const ENOTSUPP: i32 = 524;
 /// A method to read and update elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessMethod {
-    /// An array in memory of our own: the baseline.
+    /// An array in private memory: the baseline.
     Memory,
     /// The map, mapped.
     Mmap,
@@ -100,7 +100,7 @@ impl Unavailability {
     }
 }
 
-/// A thing, or why it cannot be had.
+/// A value, or the reason for its absence.
 type Attempt<T> = std::result::Result<T, Unavailability>;
 
 fn had<T>(what: &str, tried: io::Result<T>) -> Attempt<T> {

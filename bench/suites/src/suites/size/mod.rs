@@ -148,7 +148,7 @@ impl Size {
         let ready = set_up(context, tracer.as_mut())?;
         let name = tracer.name();
         for &(case, title) in cases.iter().filter(|(case, _)| tracer.supports(case)) {
-            // Our traces are also read.
+            // Trackway's traces are also read.
             let is_read = is_ours(name) && title != AMONG_MANY && context.settings.wants(TEXT);
             let texts: &[bool] = if is_read { &[false, true] } else { &[false] };
             for &is_text in texts {

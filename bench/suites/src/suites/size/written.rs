@@ -1,4 +1,4 @@
-//! Traces that were written: their bytes, and the straight line through two of them.
+//! Written traces: their bytes, and the straight line through two of them.
 
 use std::fs;
 use std::path::Path;

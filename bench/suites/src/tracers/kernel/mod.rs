@@ -136,7 +136,7 @@ impl KernelTracer {
 pub(crate) enum KernelEvents {
     /// All system calls, entry and exit.
     Calls,
-    /// One of them, entry and exit.
+    /// One system call, entry and exit.
     OneCall(&'static str),
     /// The scheduler's.
     Sched,
@@ -160,8 +160,8 @@ pub(crate) struct Job<'a> {
 pub(crate) enum Work<'a> {
     /// The workloads' program with these arguments.
     Workload(&'a [String]),
-    /// These words, measured as a whole: the program is given the words in front, then the
-    /// tracer's processes, then the rest.
+    /// A command that is measured as a whole: the words in front, then the tracer's processes, then
+    /// the rest.
     WholeCommand(&'a [String], &'a [String]),
     /// This program with these arguments, as they are.
     Command(&'a [String], &'a [String]),
@@ -281,7 +281,7 @@ impl Ran {
     }
 }
 
-/// All of them, as far as they can be had here.
+/// All kernel tracers that are available here.
 #[derive(Debug)]
 pub(crate) struct KernelTracers {
     tracefs: std::result::Result<Tracefs, String>,

@@ -223,7 +223,7 @@ impl Tracer for Trackway {
             return *case == Case::SIMPLEST;
         }
         match self.variant {
-            // Rust has no formatted events: a `format!` is a value as any other.
+            // Rust has no formatted events: a `format!` is a value like any other.
             Variant::Off if self.is_rust() => {
                 case.context == Context::None && case.payload.is_in_table()
             }

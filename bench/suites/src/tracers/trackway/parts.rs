@@ -93,7 +93,7 @@ pub(crate) fn link_flags(workspace: &Workspace) -> Result<Vec<String>> {
         "-Wl,--no-as-needed".to_owned(),
         "-ltrackway".to_owned(),
         format!("-Wl,-rpath,{folder}"),
-        // Before LD_LIBRARY_PATH, where another version of it may lie.
+        // The path precedes LD_LIBRARY_PATH, which may have another version.
         "-Wl,--disable-new-dtags".to_owned(),
     ])
 }

@@ -125,7 +125,7 @@ fn item_bytes(items: &[u8]) -> Option<usize> {
     })
 }
 
-/// Blocks, each compressed in terms of those before.
+/// Blocks, each compressed with references to those before.
 struct Blocks {
     stream: TcpStream,
     history: Vec<u8>,

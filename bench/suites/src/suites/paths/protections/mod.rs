@@ -207,7 +207,7 @@ enum Step {
     Switched,
     /// Nothing: another writer committed first, or the sequence was aborted.
     Aborted,
-    /// There is no room.
+    /// The region is full.
     Refused,
 }
 
