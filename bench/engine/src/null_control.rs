@@ -70,7 +70,7 @@ pub fn differs(row: &Row) -> bool {
 }
 
 /// Returns a line for each control of a report that differs by more, with its suite's name.
-pub fn that_differ(report: &Report) -> Vec<String> {
+pub fn differing(report: &Report) -> Vec<String> {
     let of_suite = |(name, suite): (&str, &SuiteRows)| -> Vec<String> {
         let rows = suite.rows.iter().filter(|row| differs(row));
         rows.filter_map(line).map(|line| format!("{name}: {line}")).collect()
@@ -122,7 +122,7 @@ mod tests {
         }
         assert!(differs(Some((1.04, 1.5))) && differs(Some((0.5, 0.96))));
         let much = report("size", [control(Some((1.04, 1.5))), control(Some((0.6, 1.6)))]);
-        let [found] = &that_differ(&much)[..] else { panic!("one of two") };
+        let [found] = &differing(&much)[..] else { panic!("one of two") };
         assert!(found.starts_with("size: the same twice (trackway again): ×1.270 (1.040"));
         let no_control = Row { is_control: false, ..control(Some((1.1, 1.2))) };
         assert!(!super::differs(&no_control));

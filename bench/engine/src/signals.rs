@@ -27,7 +27,7 @@ extern "C" fn stop(_signal: i32) {
 }
 
 /// Handles the alarm: the remaining child ignores signals.
-extern "C" fn lose_patience(_signal: i32) {
+extern "C" fn handle_alarm(_signal: i32) {
     for pid in &WAITED_FOR {
         let pid = pid.load(Ordering::SeqCst);
         kill_group(pid);
@@ -41,12 +41,12 @@ extern "C" fn lose_patience(_signal: i32) {
 pub fn catch() {
     STOPPED.store(false, Ordering::SeqCst);
     let stop = stop as extern "C" fn(i32);
-    let lose_patience = lose_patience as extern "C" fn(i32);
+    let handle_alarm = handle_alarm as extern "C" fn(i32);
     for (signal, handler) in [
         (libc::SIGINT, stop),
         (libc::SIGTERM, stop),
         (libc::SIGHUP, stop),
-        (libc::SIGALRM, lose_patience),
+        (libc::SIGALRM, handle_alarm),
     ] {
         // SAFETY: the handlers do nothing but atomic operations, kill(2) and alarm(2), which are
         // async-signal-safe.

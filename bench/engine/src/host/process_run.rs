@@ -38,7 +38,7 @@ pub struct Text {
 pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Measured> {
     command.stdout(Stdio::null());
     on_cpus(&mut command, cpus);
-    be_small();
+    release_memory();
     let begin = Instant::now();
     let started = Started::start(command, what)?;
     signals::wait_for_end(started.pid());
@@ -189,7 +189,7 @@ fn reaped(child: Child) -> io::Result<(std::process::ExitStatus, libc::rusage)> 
 
 /// Releases unused memory: a child begins as a copy of this process, and its peak memory includes
 /// that copy.
-fn be_small() {
+fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions.
     unsafe {

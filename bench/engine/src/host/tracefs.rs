@@ -67,7 +67,7 @@ pub fn sweep() {
     let entries = fs::read_dir(tracefs.root.join("instances")).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.strip_prefix(INSTANCES).is_some_and(is_of_the_dead) {
+        if name.strip_prefix(INSTANCES).is_some_and(is_of_ended_process) {
             // Another one may be doing the same.
             let _ = fs::remove_dir(entry.path());
         }
@@ -79,7 +79,7 @@ pub fn sweep() {
 }
 
 /// Returns true if the rest of a name, after the prefix, belongs to a process that has ended.
-fn is_of_the_dead(rest: &str) -> bool {
+fn is_of_ended_process(rest: &str) -> bool {
     let digits = rest.find(|one: char| !one.is_ascii_digit()).unwrap_or(rest.len());
     let pid = rest[..digits].parse::<u32>().ok();
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
@@ -89,7 +89,7 @@ fn is_of_the_dead(rest: &str) -> bool {
 /// run that has ended.
 fn left_event(line: &str) -> Option<&str> {
     let event = line.strip_prefix("p:")?.split(' ').next()?;
-    is_of_the_dead(event.strip_prefix(GROUPS)?).then_some(event)
+    is_of_ended_process(event.strip_prefix(GROUPS)?).then_some(event)
 }
 
 /// Appends by one write(2): in files of tracefs, each is a command of its own.
@@ -298,9 +298,13 @@ mod tests {
     #[test]
     fn only_what_the_dead_have_left_is_removed() {
         // No process has so great a number: PID_MAX_LIMIT is 2^22.
-        assert!(is_of_the_dead("4200000") && is_of_the_dead("4200000-events"));
+        assert!(is_of_ended_process("4200000") && is_of_ended_process("4200000-events"));
         let alive = std::process::id().to_string();
-        assert!(!is_of_the_dead(&alive) && !is_of_the_dead("") && !is_of_the_dead("kept"));
+        assert!(
+            !is_of_ended_process(&alive)
+                && !is_of_ended_process("")
+                && !is_of_ended_process("kept")
+        );
         let line = "p:trackway_lab_4200000/number /tmp/usdt:0x1720 value=%di:u32";
         assert_eq!(left_event(line), Some("trackway_lab_4200000/number"));
         let others = format!("p:{GROUPS}{alive}/number /tmp/usdt:0x1720");

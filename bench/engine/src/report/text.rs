@@ -34,7 +34,7 @@ pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     if let Some(bars) = bars_text(&report.bars) {
         write!(output, "{bars}")?;
     }
-    let controls = null_control::that_differ(report);
+    let controls = null_control::differing(report);
     if !controls.is_empty() {
         writeln!(output, "\nControls that differ, so that no figure beside them decides anything")?;
     }

@@ -298,9 +298,9 @@ impl<'a> Measuring<'a> {
         // Rows that have failed, or have no more turns, get no more certain.
         let counts = |row: &usize| self.rows[*row].is_kept(self.rounds);
         let counted: Vec<usize> = self.taking_part().filter(counts).collect();
-        let is_told =
+        let has_baseline =
             |row: &&usize| self.entries[**row].baseline.is_some_and(|it| counted.contains(&it));
-        let mut ratios = counted.iter().filter(is_told).peekable();
+        let mut ratios = counted.iter().filter(has_baseline).peekable();
         // Without one there is nothing to be sure of.
         ratios.peek().is_some()
             && ratios.all(|&row| {

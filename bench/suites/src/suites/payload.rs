@@ -186,7 +186,7 @@ impl Payloads {
             filter: None,
             contexts: load.context,
         };
-        session.begin_anew(daemon, &workspace.path(TRACE))?;
+        session.begin_again(daemon, &workspace.path(TRACE))?;
         let mut command = daemon.command(&workspace.path(LTTNG_PROGRAM));
         load.configure(&mut command, plan);
         let finished = child::run(&mut command, LTTNG_PROGRAM)?;

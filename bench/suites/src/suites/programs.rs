@@ -145,7 +145,7 @@ impl Programs {
             filter: None,
             contexts: &[],
         };
-        session.begin_anew(self.daemon()?, &workspace.path(TRACE))
+        session.begin_again(self.daemon()?, &workspace.path(TRACE))
     }
 
     /// Returns the account of the `emitted` events of a program that has ended; `None` without a

@@ -157,7 +157,7 @@ impl Ust {
             filter: None,
             contexts: &[],
         };
-        let begun = session.begin_anew(&self.0, &trace);
+        let begun = session.begin_again(&self.0, &trace);
         let run = begun.and_then(|()| {
             let mut command = self.0.command(Path::new(&words[0]));
             command.args(&words[1..]);

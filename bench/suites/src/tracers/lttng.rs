@@ -111,7 +111,7 @@ impl Lttng {
             contexts: if case.context == Context::Vtid { &["vtid"] } else { &[] },
         };
         let daemon = self.daemon()?;
-        session.begin_anew(&daemon, &workspace.path(TRACE))
+        session.begin_again(&daemon, &workspace.path(TRACE))
     }
 
     /// Records at least this number of events, numbered and with the thread's id, to `folder`,
@@ -134,7 +134,7 @@ impl Lttng {
             filter: None,
             contexts: &["vtid"],
         };
-        session.begin_anew(&daemon, folder)?;
+        session.begin_again(&daemon, folder)?;
         let mut command = self.workload(workspace)?;
         // LTTng also requires the program's permission to wait.
         command.env("LTTNG_UST_ALLOW_BLOCKING", "1").args(["batches", "number"]);

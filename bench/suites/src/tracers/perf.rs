@@ -1,4 +1,4 @@
-//! Records by `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file while it records.
+//! Records by `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -59,7 +59,7 @@ impl UstSession<'_> {
     }
 
     /// Makes and starts the session, in place of one that a failed run may have left.
-    pub(crate) fn begin_anew(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
+    pub(crate) fn begin_again(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
         // Fails if there is none, which is as well.
         let _ = daemon.lttng(&["destroy", self.name]);
         self.begin(daemon, trace)

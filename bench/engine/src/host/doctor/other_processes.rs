@@ -141,17 +141,17 @@ pub(super) fn stolen(before: &Times, after: &Times) -> Disturbance {
 /// Checks how long processes wait for which resource, by the kernel's pressure stall information.
 pub(super) fn pressure(system: &SystemFiles) -> Disturbance {
     let mut waits = Vec::new();
-    let mut is_told = false;
+    let mut is_supported = false;
     for what in ["cpu", "memory", "io"] {
         let text = system.text(&format!("proc/pressure/{what}")).unwrap_or_default();
         let average = text.split_whitespace().find_map(|word| word.strip_prefix("avg10="));
         let Some(average) = average.and_then(|word| word.parse::<f64>().ok()) else { continue };
-        is_told = true;
+        is_supported = true;
         if average > PRESSURE_MAX {
             waits.push(format!("{what} {average} %"));
         }
     }
-    if !is_told {
+    if !is_supported {
         return Disturbance::good("pressure", "not told here (PSI)");
     }
     if waits.is_empty() {

@@ -458,8 +458,8 @@ fn judge(rows: &mut [RowChange]) -> usize {
         let is_so = |figures: Shift| {
             is_beyond(figures.times) && { (figures.times > 1.0) == (shift.times > 1.0) }
         };
-        let is_told = matches!(found, Changed::Better | Changed::Worse);
-        let is_doubtful = is_told && row.figures.is_some_and(|figures| !is_so(figures));
+        let is_change = matches!(found, Changed::Better | Changed::Worse);
+        let is_doubtful = is_change && row.figures.is_some_and(|figures| !is_so(figures));
         row.verdict = if is_doubtful { Changed::NotShown } else { found };
     }
     comparable.len()

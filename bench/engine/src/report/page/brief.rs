@@ -163,7 +163,7 @@ fn bars(bars: &[Bar]) -> String {
 /// Formats the controls that differ.
 fn controls(report: &Report) -> String {
     let line = |line: String| format!("<li class=\"warning\">{}\n", escaped(&line));
-    let lines: String = null_control::that_differ(report).into_iter().map(line).collect();
+    let lines: String = null_control::differing(report).into_iter().map(line).collect();
     if lines.is_empty() {
         return lines;
     }

@@ -233,11 +233,11 @@ fn missing(workspace: &Workspace, variant: TracerVariant) -> Option<String> {
         }
     }
     let reason = Programs::missing(workspace, variant.conditions.linked);
-    reason.or_else(|| may_not_sample(workspace))
+    reason.or_else(|| sampling_obstacle(workspace))
 }
 
 /// Returns the reason if perf cannot sample a program here.
-fn may_not_sample(workspace: &Workspace) -> Option<String> {
+fn sampling_obstacle(workspace: &Workspace) -> Option<String> {
     let (file, period) = (workspace.path(SAMPLES).display().to_string(), PERIOD_NS.to_string());
     let nothing = workspace.tools.nothing().map(|word| word.to_string_lossy());
     let words = observe::sampled(&file, &period, &[&nothing[0], &nothing[1]]);

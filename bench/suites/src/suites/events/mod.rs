@@ -120,7 +120,7 @@ impl Events {
 }
 
 /// Returns the reason if programs cannot be stepped through here.
-fn why_no_steps(context: &SuiteContext<'_>) -> Result<Option<String>> {
+fn stepping_obstacle(context: &SuiteContext<'_>) -> Result<Option<String>> {
     let program = context.workspace.compile(baseline::PROGRAM, &[])?;
     let mut command = Command::new(program);
     match child::run(command.args(["steps", "empty", "0", "1"]), "stepping") {
@@ -194,7 +194,7 @@ impl Events {
         };
         let mut rows = entries.iter_mut().zip(&self.rows).filter(|one| is_ready(one.0, one.1));
         let Some((first, _)) = rows.next() else { return Ok(()) };
-        let reason = why_no_steps(context)?;
+        let reason = stepping_obstacle(context)?;
         first.absent.clone_from(&reason);
         rows.for_each(|(entry, _)| entry.absent.clone_from(&reason));
         Ok(())

@@ -172,7 +172,7 @@ impl Traced {
                 filter: filter.as_deref(),
                 contexts: &[],
             };
-            session.begin_anew(daemon, &workspace.path(TRACE))?;
+            session.begin_again(daemon, &workspace.path(TRACE))?;
         }
         let mut command = daemon.command(&workspace.path(program_name(setup.tracer)));
         let finished = child::run(command.args(self.arguments(setup)), lttng)?;

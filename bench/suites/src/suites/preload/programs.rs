@@ -180,13 +180,13 @@ impl Real {
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command.args(&self.arguments);
-        as_everywhere(&mut command);
+        set_neutral_environment(&mut command);
         command
     }
 }
 
 /// Removes the user's configuration from the environment.
-pub(super) fn as_everywhere(command: &mut Command) {
+pub(super) fn set_neutral_environment(command: &mut Command) {
     command.env("LC_ALL", "C").env("HOME", "/nonexistent").env("GIT_CONFIG_NOSYSTEM", "1");
     command.env_remove("LD_PRELOAD").env_remove("TRACKWAY_TOKEN");
 }
@@ -272,7 +272,7 @@ fn history(folder: &Path) -> Result<()> {
         "sh",
     ]);
     shell.arg(folder).arg(&input);
-    as_everywhere(&mut shell);
+    set_neutral_environment(&mut shell);
     child::run(&mut shell, "git fast-import").map(drop)
 }
 

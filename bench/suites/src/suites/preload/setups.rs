@@ -10,7 +10,7 @@ use trackway_bench_engine::host::workspace::{BuildTools, Workspace, has, make_di
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::suite::{Entry, SuiteContext};
 
-use super::programs::{Real, as_everywhere};
+use super::programs::{Real, set_neutral_environment};
 use crate::trace_check::{self, RecorderSummary};
 use crate::tracers::RING_BYTES;
 use crate::tracers::command_tracer::{self, LTTNG_LIBC, Ust};
@@ -195,7 +195,7 @@ impl Setups {
                 filter: None,
                 contexts: &[],
             };
-            session.begin_anew(self.daemon()?, &workspace.path(TRACE))?;
+            session.begin_again(self.daemon()?, &workspace.path(TRACE))?;
         }
         let finished = child::run(&mut command, setup.tracer())?;
         let batches = workload::batches(&finished.stdout)?;
@@ -241,7 +241,7 @@ impl Setups {
         workspace.clear(TRACE);
         let mut command = Self::recorder(workspace);
         command.arg("--").args(program.words());
-        as_everywhere(&mut command);
+        set_neutral_environment(&mut command);
         command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, Setup::Recorded)?);
         child::run(&mut command, program.name)?;
         let calls = account(&workspace.path(TRACE), 0)?.emitted;

@@ -325,7 +325,7 @@ impl Traces {
             let count = tool.command(Work::Count, context.workspace, &small.path);
             let counted = process_run::text(count, tool.name(), |piece| {
                 // Longer output is no count.
-                let room = SAID_BYTES_MAX.saturating_sub(said.len());
+                let room = COUNT_OUTPUT_BYTES_MAX.saturating_sub(said.len());
                 said.extend_from_slice(&piece[..piece.len().min(room)]);
             });
             let counted = counted.and_then(|_| tool.counted(&String::from_utf8_lossy(&said)));
@@ -344,7 +344,7 @@ impl Traces {
 }
 
 /// Most bytes of a reader's output that are kept for a count.
-const SAID_BYTES_MAX: usize = 1 << 20;
+const COUNT_OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Keeps an error for the report; only an interruption is returned.
 fn keep(

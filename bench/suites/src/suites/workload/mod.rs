@@ -268,11 +268,11 @@ impl Suite for Workload {
             self.programs.retain(|program| QUICK.contains(&program.name));
         }
         let mut variants = Vec::new();
-        for (name, variant, for_whom, is_in_quick) in VARIANTS {
+        for (name, variant, applies_to, is_in_quick) in VARIANTS {
             let is_wanted = variant == TracerVariant::Untraced || context.settings.wants(name);
             if is_wanted && (is_in_quick || !quick) {
                 context.progress.show_step(&format!("workload: setting up {name}"));
-                variants.push((name, variant, for_whom, self.set_up(workspace, variant)?));
+                variants.push((name, variant, applies_to, self.set_up(workspace, variant)?));
             }
         }
         let mut entries: Vec<Entry> = Vec::new();
