@@ -23,7 +23,7 @@ pub(crate) fn name_of(path: &Path) -> Option<&str> {
 
 fn folder_of(name: &str) -> Option<PathBuf> {
     let mut session = Session::connect(&RunFolder::of(name), name).ok()?;
-    match session.ask(Request::Status) {
+    match session.request(Request::Status) {
         Ok(Answer::Status(status)) => Some(status.folder),
         _ => None,
     }

@@ -7,7 +7,7 @@ use trackway_ctf::read::{EventClass, StreamClass};
 use trackway_filter::types::closest;
 use trackway_kernel::catalogue::select::matches_recorded_name;
 use trackway_reader::{AboutNothing, Input};
-use trackway_recorder::meant_pattern;
+use trackway_recorder::suggest_pattern;
 use trackway_schema::glob_matches;
 
 /// Patterns for events' names. A pattern without a colon is for the whole name, or for the
@@ -66,7 +66,7 @@ fn names<B>(inputs: &[Input<B>]) -> impl Iterator<Item = &str> {
 pub(crate) fn about_nothing<B>(filter: &AboutNothing, inputs: &[Input<B>]) -> String {
     let AboutNothing { pattern, option } = filter;
     let known: BTreeSet<String> = names(inputs).map(str::to_owned).collect();
-    let near = meant_pattern(pattern, &known);
+    let near = suggest_pattern(pattern, &known);
     let near = near.or_else(|| closest(pattern, names(inputs)).map(str::to_owned));
     let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
     format!("{option}: no kind of event matches '{pattern}'{near}")

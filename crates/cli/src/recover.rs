@@ -38,11 +38,11 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let notices = Notices::new(false);
     let folder = arguments.folder.as_deref();
-    let stranded = if arguments.discard { Stranded::Discard } else { Stranded::Beside };
+    let stranded = if arguments.discard { Stranded::Discard } else { Stranded::NewTrace };
     let recovered =
         trackway_recorder::recover(&notices, folder, stranded).map_err(anyhow::Error::new)?;
     if recovered.is_nothing() {
-        notices.say(format_args!("nothing to recover"));
+        notices.report(format_args!("nothing to recover"));
     }
     report_recovered(&notices, &recovered.sessions, stranded)?;
     Ok(ExitCode::SUCCESS)

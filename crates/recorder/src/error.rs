@@ -9,7 +9,7 @@ use trackway_session::protocol::Refusal;
 use trackway_session::{BuffersError, ByteCount, OptionError, SpecError, TracefilesError};
 use trackway_window::{AllocateError, OpenError};
 
-use crate::common::files::{open_regular, says_removed};
+use crate::common::files::{open_regular, reports_removal};
 
 /// Why a session cannot be recorded or recovered.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ use crate::common::files::{open_regular, says_removed};
 pub enum RecordError {
     /// The window cannot be opened or made.
     Window(PathBuf, OpenError),
-    /// As many sessions as a window can hold are active.
+    /// The window has no free slot: as many sessions as it can hold are active.
     NoSlot,
-    /// So many bytes of memory for buffers cannot be had in the window's folder.
+    /// The window's folder has no space for so many bytes of buffers.
     Memory(u64, PathBuf, AllocateError),
     /// The file system of the window's folder has too little free: needed, free.
     TooSmall(u64, u64, PathBuf),
@@ -29,7 +29,7 @@ pub enum RecordError {
     Tracefiles(TracefilesError),
     /// Words that mean nothing.
     Option(OptionError),
-    /// Something that the system refused: what was done, to what.
+    /// An error of the system: the operation, and its object.
     Io(&'static str, PathBuf, IoError),
     /// The trace folder exists and is not only an earlier trace.
     FolderInUse(PathBuf),
@@ -37,11 +37,11 @@ pub enum RecordError {
     FolderBusy(PathBuf),
     /// The trace folder (the first) lies in another trace (the second).
     FolderInside(PathBuf, PathBuf),
-    /// What channels that have ended had in their buffers could not be written to this trace.
+    /// Buffers of channels that have ended hold events that could not be written to this trace.
     LeftBehind(PathBuf),
-    /// A trace that is to be recovered is being recorded into, or recovered by somebody else.
+    /// Another recorder records into the trace to be recovered, or another process recovers it.
     TraceBusy(PathBuf),
-    /// Where a trace was recorded is another one.
+    /// The trace at the place of the recording is another one.
     OtherTrace(PathBuf),
     /// A trace that is to be recovered (the first) is a copy of one that is where it was recorded
     /// (the second).
@@ -54,7 +54,8 @@ pub enum RecordError {
     LibraryMissing(&'static str),
     /// A library's path has a space or a colon, which LD_PRELOAD cannot carry.
     LibraryPath(PathBuf),
-    /// The invoking user, whom sudo(8) names, or another who was named, cannot be become.
+    /// The process cannot become the invoking user, whom sudo(8) names, or another user who was
+    /// named.
     User(trackway_sys::Errno),
     /// The window was truncated, or the session was taken over, while recording.
     Lost(&'static str),
@@ -64,17 +65,17 @@ pub enum RecordError {
     SessionExists(String),
     /// There is no session of this name.
     NoSession(String),
-    /// The recorder of this session is dead; what it had to say is in this file.
+    /// The recorder of this session is dead; this file is its log.
     SessionDead(String, PathBuf),
     /// The recorder of this session, with this process id, is stopped.
     SessionStopped(String, u32),
-    /// What no session can be.
+    /// The specification of a session is invalid.
     Spec(SpecError),
-    /// A filter that makes no sense: the lines that say why, with the place in it.
+    /// An invalid filter: lines of text with the reason and the place in the filter.
     Filter(String),
-    /// A recorder refused what it was asked.
+    /// A recorder refused a request.
     Refused(Refusal),
-    /// The kernel's events cannot be recorded: why, and what helps.
+    /// Kernel events cannot be recorded: the reason, and the remedy.
     Kernel(String, Option<String>),
     /// Kernel events need rights that this process does not have: the error, and the advice.
     NoKernelRights(String, Option<String>),
@@ -90,7 +91,7 @@ impl RecordError {
         move |error| Self::Io(what, path, error.into())
     }
 
-    /// What the user can do about it, if we know.
+    /// Returns the remedy that a user has, if one is known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Kernel(_, hint) | Self::NoKernelRights(_, hint) => return hint.clone(),
@@ -122,7 +123,7 @@ impl RecordError {
                 "install it beside the trackway command, or in ../lib of it".into()
             }
             Self::LibraryPath(_) => "install Trackway in a folder without them".into(),
-            Self::Io(_, _, error) if says_removed(error) => {
+            Self::Io(_, _, error) if reports_removal(error) => {
                 "what was recorded there is gone, and trackway recover finds nothing of it: end \
                  the session (trackway session destroy), and begin another"
                     .into()
@@ -151,7 +152,8 @@ impl RecordError {
         })
     }
 
-    /// Whether root may do what this user may not, also where a session's recorder reports it.
+    /// Returns true if root may do what this user may not, also where a session's recorder reports
+    /// it.
     pub fn needs_root(&self) -> bool {
         match self {
             Self::NoKernelRights(..) => true,
@@ -160,12 +162,12 @@ impl RecordError {
         }
     }
 
-    /// Whether what was recorded is gone for good, because its folder was removed.
-    pub(crate) fn says_removed(&self) -> bool {
-        matches!(self, Self::Io(_, _, error) if says_removed(error))
+    /// Returns true if recorded events are lost for good, because their folder was removed.
+    pub(crate) fn reports_removal(&self) -> bool {
+        matches!(self, Self::Io(_, _, error) if reports_removal(error))
     }
 
-    /// Exit status of `record` for it, as env(1) has them.
+    /// Returns the exit status of `record` for it, as for env(1).
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::CommandNotFound(_) => 127,
@@ -313,12 +315,12 @@ fn last_line(log: &Path) -> Option<String> {
     text.lines().last().map(str::to_owned)
 }
 
-/// A system call's error as std's.
+/// Converts a system call's error.
 pub(crate) fn io_error(errno: trackway_sys::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.0)
 }
 
-/// Whose a file is that should be our window, and what is to be done about it.
+/// Describes the owner of a file in the place of our window, and the remedy.
 fn not_ours(path: &Path) -> (String, String) {
     let user = crate::common::user::user();
     let elsewhere =

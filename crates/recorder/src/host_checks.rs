@@ -1,7 +1,7 @@
-//! What recorders go by on this machine, for whoever explains it to the user.
+//! Properties of this machine on which recorders rely, for commands that explain them.
 //!
-//! Each function asks what the recorder itself asks, so that the explanation and what happens
-//! cannot differ. Nothing is changed, in the window or elsewhere.
+//! Each function makes the same checks as the recorder, so that the explanation and the behaviour
+//! cannot differ. No function changes anything, in the window or elsewhere.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -10,24 +10,24 @@ use trackway_abi::session::{SESSIONS_MAX, state};
 
 use crate::command::launch;
 use crate::error::RecordError;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::{clock_line, cpus, lease, memory_limit, rseq_self_test, shared_text};
 
 /// The machine's CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cpus {
-    /// How many it could ever have.
+    /// Number of CPUs that the machine could ever have.
     pub possible: u32,
     /// Ids of those that are online.
     pub online: Vec<u32>,
-    /// Ids of those that are online and on which this process may not run: there it cannot wait
-    /// for writers of before, and memory that they could still write to is not used again.
+    /// Ids of online CPUs on which this process may not run: it cannot wait for earlier writers
+    /// there, and memory that they could still write to is not reused.
     pub withheld: Vec<u32>,
 }
 
 impl Cpus {
-    /// Looks; the calling thread runs on each of them for a moment.
-    pub fn look() -> Self {
+    /// Reads the properties; the calling thread runs on each CPU for a moment.
+    pub fn detect() -> Self {
         let online = cpus::online();
         let mut withheld = online.clone();
         cpus::visit(|visited| withheld.retain(|&cpu| cpu != visited));
@@ -35,7 +35,7 @@ impl Cpus {
     }
 }
 
-/// Who has a slot of the window: a channel of a session.
+/// The owner of a slot of the window: a channel of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
     /// Its session's trace folder; words for one that does not stand in the window.
@@ -44,9 +44,9 @@ pub struct Occupant {
     pub is_orphan: bool,
 }
 
-/// Who has slots of the window, of which there are [`SESSIONS_MAX`].
-pub fn occupants(home: &Home) -> Vec<Occupant> {
-    let session = |index| home.window().session(index);
+/// Returns the owners of the window's slots, of which there are [`SESSIONS_MAX`].
+pub fn occupants(handle: &WindowHandle) -> Vec<Occupant> {
+    let session = |index| handle.window().session(index);
     (0..SESSIONS_MAX)
         .map(session)
         .filter(|session| session.state.load(Ordering::Relaxed) != state::FREE)
@@ -57,7 +57,8 @@ pub fn occupants(home: &Home) -> Vec<Occupant> {
         .collect()
 }
 
-/// A trace folder, for people: where a session over several users is, is not to be known here.
+/// Returns a trace folder as it is shown: the place of a session over several users is unknown
+/// here.
 fn shown(folder: PathBuf) -> PathBuf {
     match folder.as_os_str().is_empty() {
         true => "(a session over several users)".into(),
@@ -65,32 +66,32 @@ fn shown(folder: PathBuf) -> PathBuf {
     }
 }
 
-/// Bytes that may be allocated without coming near the limit of a control group; `u64::MAX` where
-/// there is none.
+/// Returns the bytes that may be allocated without coming near the limit of a control group;
+/// `u64::MAX` if there is none.
 pub fn headroom_bytes() -> u64 {
     memory_limit::headroom_bytes()
 }
 
-/// Whether the processor's counter runs at one speed, in all states of sleep. If not, every record
-/// asks the system for the time.
+/// Returns true if the processor's counter runs at one speed in all states of sleep. If not, every
+/// record reads the system's clock.
 pub fn counter_is_invariant() -> bool {
     clock_line::counter_is_invariant()
 }
 
-/// Whether restartable sequences abort here as they must; takes some milliseconds. `None` where it
-/// cannot be told, also without sequences.
+/// Tests whether restartable sequences abort as they must; takes some milliseconds. Returns `None`
+/// if the test cannot tell, also without sequences.
 pub fn sequences_abort() -> Option<bool> {
     let has_area = !trackway_sys::thread::rseq_area().is_null();
     has_area.then(rseq_self_test::sequences_abort).flatten()
 }
 
-/// Whether the window says that they do not: then all records go by claim.
-pub fn window_refuses_sequences(home: &Home) -> bool {
-    home.window().header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN
+/// Returns true if the window marks restartable sequences as unusable: all records go by claim.
+pub fn window_disables_sequences(handle: &WindowHandle) -> bool {
+    handle.window().header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN
 }
 
-/// Paths of these preload helpers and, last, of libtrackway.so, as they will be given to the
-/// traced command.
+/// Returns the paths of these preload helpers and, last, of libtrackway.so, as they will be given
+/// to the traced command.
 ///
 /// # Errors
 ///
@@ -99,7 +100,7 @@ pub fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> 
     launch::libraries(helpers)
 }
 
-/// The folder that the window is in, or will be.
+/// Returns the folder of the window, which may not exist yet.
 pub fn window_folder() -> PathBuf {
     crate::window::handle::folder()
 }
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_cpu_that_is_online_is_visited_or_withheld() {
-        let cpus = Cpus::look();
+        let cpus = Cpus::detect();
         assert!(cpus.withheld.iter().all(|cpu| cpus.online.contains(cpu)));
         let allowed = trackway_sys::thread::CpuSet::current().expect("where we may run");
         let is_both = |cpu: &u32| cpus.withheld.contains(cpu) && allowed.contains(*cpu);
@@ -121,8 +122,8 @@ mod tests {
     #[test]
     fn an_empty_window_has_no_occupants() {
         let folder = trackway_testkit::TemporaryFolder::new();
-        let home = Home::open_in(folder.path(), true).expect("a window");
-        assert_eq!(occupants(&home), []);
-        assert!(!window_refuses_sequences(&home));
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        assert_eq!(occupants(&handle), []);
+        assert!(!window_disables_sequences(&handle));
     }
 }

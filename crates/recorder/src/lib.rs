@@ -1,9 +1,9 @@
 //! Records sessions: finds or makes the user's window, makes regions in it, drains them into a
-//! trace, keeps the clock, starts the traced command, and recovers what dead recorders left.
+//! trace, keeps the clock, starts the traced command, and recovers sessions of dead recorders.
 //!
-//! Main invariant: what the stream files hold up to the progress that stands in the window is a
-//! valid trace, at any moment, so a recorder may be killed at any instruction; and what other
-//! processes write into the window can make records wrong, but neither crash nor hang us.
+//! Main invariant: the stream files up to the progress in the window are a valid trace, at any
+//! moment, so a recorder may be killed at any instruction. Bytes that other processes write into
+//! the window can make records wrong, but neither crash nor hang the recorder.
 //!
 //! Decisions are [`trackway_session`]'s; here are the files, clocks, signals and processes.
 //!
@@ -67,16 +67,16 @@ pub use command::launch::CommandEnd;
 pub use common::numbers::{Counted, Grouped};
 pub use common::user::is_root;
 pub use error::RecordError;
-pub use filters::unmatched::{meant_pattern, near_pattern};
-pub use kernel::backend::{KernelVia, KernelWays};
-pub use kernel::contexts::{BothContexts, ContextsError, parse_both};
+pub use filters::unmatched::{near_pattern, suggest_pattern};
+pub use kernel::backend::{KernelBackends, KernelVia};
+pub use kernel::contexts::{ContextLists, ContextsError, parse_context_lists};
 pub use kernel::filters::routing::check_kernel_only;
 pub use notices::Notices;
 pub use recording::Recording;
 pub use recording::abandoned_channel::Stranded;
 pub use recording::totals::Totals;
 pub use recovery::{Recovered, Recovery, RecoveryEnd, recover, recover_in, recover_in_as};
-pub use session::background::{Begun, Talk, check_folder, serve};
+pub use session::background::{NoticeTarget, StartOutcome, check_folder, serve};
 pub use session::foreground::{is_name_of_record, record};
 pub use session::run_options::RunOptions;
 pub use summary::Summary;
@@ -86,5 +86,5 @@ pub use trackway_session::{
     SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
     parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
-pub use window::handle::Home;
+pub use window::handle::WindowHandle;
 pub use window::settings::{ChannelSettings, SessionSettings};

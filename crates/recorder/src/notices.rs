@@ -1,5 +1,5 @@
-//! What a recorder reports while it runs, and the status line. All of it goes to stderr, since
-//! stdout is the traced command's.
+//! Notices that a recorder reports while it runs, and the status line. All of it goes to stderr,
+//! since stdout is the traced command's.
 
 use core::fmt::Arguments;
 use std::cell::{Cell, RefCell};
@@ -11,74 +11,74 @@ use trackway_console::{
 };
 use trackway_session::protocol::Notice;
 
-/// Where notices go.
+/// The destination of notices.
 #[derive(Debug)]
 pub struct Notices {
     quiet: bool,
     terminal: bool,
     status_shown: Cell<bool>,
-    /// What was said: the newest, for who asks how it goes; all, where they are for tests.
-    said: RefCell<Vec<Notice>>,
-    /// How many there were, those that are not kept any more included.
+    /// The notices that were reported: the newest, for status requests; in tests all.
+    recent: RefCell<Vec<Notice>>,
+    /// Number of notices, including those that are no longer kept.
     count: Cell<usize>,
-    place: Place,
+    place: Destination,
 }
 
-/// Where notices go, besides being kept.
+/// The destination of notices, in addition to the list of newest ones.
 #[derive(Debug)]
-enum Place {
+enum Destination {
     Terminal,
-    /// Of a recorder in the background.
+    /// The log of a background recorder.
     Log(RefCell<File>),
     Nowhere,
 }
 
-/// How many notices are kept where they go elsewhere, too.
+/// Most notices that are kept, if they have another destination.
 const KEPT_MAX: usize = 50;
 
 impl Notices {
-    /// Notices on stderr; none at all if `quiet`.
+    /// Makes notices on stderr; none at all if `quiet`.
     pub fn new(quiet: bool) -> Self {
         let terminal = has_progress();
-        let (status_shown, said, count) = (Cell::new(false), RefCell::default(), Cell::new(0));
-        Self { quiet, terminal, status_shown, said, count, place: Place::Terminal }
+        let (status_shown, recent, count) = (Cell::new(false), RefCell::default(), Cell::new(0));
+        Self { quiet, terminal, status_shown, recent, count, place: Destination::Terminal }
     }
 
-    /// Notices of a recorder in the background: the newest are kept, all go to `log`.
+    /// Makes the notices of a background recorder: the newest are kept, all go to `log`.
     pub(crate) fn logged(log: File) -> Self {
-        Self { place: Place::Log(RefCell::new(log)), ..Self::new(false) }
+        Self { place: Destination::Log(RefCell::new(log)), ..Self::new(false) }
     }
 
-    /// Notices that are only kept, all of them.
-    pub fn kept() -> Self {
-        Self { place: Place::Nowhere, ..Self::new(false) }
+    /// Makes notices that are only kept, all of them.
+    pub fn in_memory() -> Self {
+        Self { place: Destination::Nowhere, ..Self::new(false) }
     }
 
-    /// The notices so far, or the newest.
+    /// Returns the notices so far, or the newest.
     pub fn all(&self) -> Vec<Notice> {
-        self.said.borrow().clone()
+        self.recent.borrow().clone()
     }
 
-    /// The same as lines.
+    /// Returns the notices so far, or the newest, as lines.
     pub fn lines(&self) -> Vec<String> {
-        self.said.borrow().iter().map(Notice::to_string).collect()
+        self.recent.borrow().iter().map(Notice::to_string).collect()
     }
 
-    /// Whether somebody sees them as they are said.
+    /// Returns true if the user sees notices as they are reported.
     pub(crate) fn are_printed(&self) -> bool {
-        matches!(self.place, Place::Terminal)
+        matches!(self.place, Destination::Terminal)
     }
 
     fn keep(&self, notice: Notice) {
-        if let Place::Log(log) = &self.place {
-            // A log that cannot be written keeps nobody from recording.
+        if let Destination::Log(log) = &self.place {
+            // A log that cannot be written must not prevent recording.
             let _ = writeln!(log.borrow_mut(), "{notice}");
         }
-        let mut said = self.said.borrow_mut();
-        if said.len() == KEPT_MAX && !matches!(self.place, Place::Nowhere) {
-            said.remove(0);
+        let mut recent = self.recent.borrow_mut();
+        if recent.len() == KEPT_MAX && !matches!(self.place, Destination::Nowhere) {
+            recent.remove(0);
         }
-        said.push(notice);
+        recent.push(notice);
         self.count.set(self.count.get() + 1);
     }
 
@@ -89,18 +89,18 @@ impl Notices {
 
     /// Returns the notices that followed the first `count`, or the newest of them.
     pub(crate) fn since(&self, count: usize) -> Vec<Notice> {
-        let said = self.said.borrow();
-        let new = self.count.get().saturating_sub(count).min(said.len());
-        said[said.len() - new..].to_vec()
+        let recent = self.recent.borrow();
+        let new = self.count.get().saturating_sub(count).min(recent.len());
+        recent[recent.len() - new..].to_vec()
     }
 
-    /// Says one line.
-    pub fn say(&self, text: Arguments<'_>) {
-        self.say_with_loss(text, "");
+    /// Reports one line.
+    pub fn report(&self, text: Arguments<'_>) {
+        self.report_with_loss(text, "");
     }
 
-    /// Says one line, a part of which tells of a loss: terminals show that part in its colour.
-    pub(crate) fn say_with_loss(&self, text: Arguments<'_>, loss: &str) {
+    /// Reports one line with a part about a loss, which terminals show in its colour.
+    pub(crate) fn report_with_loss(&self, text: Arguments<'_>, loss: &str) {
         let text = text.to_string();
         if self.are_printed() && !self.quiet {
             self.clear_status();
@@ -115,7 +115,7 @@ impl Notices {
         self.keep(Notice::Info(text));
     }
 
-    /// Adds advice to what was said.
+    /// Adds a hint to the latest notice.
     pub fn hint(&self, text: Arguments<'_>) {
         let notice = Notice::hint(text.to_string());
         if self.are_printed() && !self.quiet {
@@ -124,7 +124,7 @@ impl Notices {
         self.keep(notice);
     }
 
-    /// Whether a status line is wanted.
+    /// Returns true if a status line is to be shown.
     pub(crate) fn wants_status(&self) -> bool {
         self.terminal && !self.quiet && self.are_printed()
     }

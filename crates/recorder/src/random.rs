@@ -5,7 +5,7 @@ use std::io;
 
 use crate::error::RecordError;
 
-/// Random bytes from the kernel.
+/// Returns random bytes from the kernel.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], RecordError> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")
@@ -14,7 +14,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], RecordError> {
     Ok(bytes)
 }
 
-/// A random identity (RFC 9562, version 4).
+/// Returns a random identity (RFC 9562, version 4).
 pub(crate) fn random_uuid() -> Result<[u8; 16], RecordError> {
     let mut bytes = random::<16>()?;
     bytes[6] = bytes[6] & 0x0f | 0x40;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trackway_abi::window::EVENTS_MAX;
-use trackway_recorder::Home;
+use trackway_recorder::WindowHandle;
 use trackway_schema::{EventDescription, Scalar};
 use trackway_window::Window;
 
@@ -13,7 +13,7 @@ use trackway_window::Window;
 ///
 /// If there is a window that cannot be opened.
 pub(crate) fn descriptions() -> anyhow::Result<Vec<EventDescription>> {
-    Ok(Home::look(|window| described(window).collect())?.unwrap_or_default())
+    Ok(WindowHandle::inspect(|window| described(window).collect())?.unwrap_or_default())
 }
 
 fn described(window: &Window) -> impl Iterator<Item = EventDescription> {

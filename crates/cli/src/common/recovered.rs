@@ -17,38 +17,38 @@ pub(crate) fn report_recovered(
     for one in recovered {
         match &one.result {
             Ok(_) if one.end == RecoveryEnd::Discarded => {
-                notices.say(format_args!("gave up what was left of {}", one.folder.display()));
+                notices.report(format_args!("gave up what was left of {}", one.folder.display()));
             }
             Ok(summary) => {
                 match &one.end {
-                    RecoveryEnd::Beside(folder) => notices.say(format_args!(
+                    RecoveryEnd::NewTrace(folder) => notices.report(format_args!(
                         "recovered what was left of {} into {}: {} events, {} lost in all",
                         one.folder.display(),
                         folder.display(),
                         summary.recorded,
                         summary.lost
                     )),
-                    _ => notices.say(format_args!(
+                    _ => notices.report(format_args!(
                         "recovered {}: {} more events, {} lost in all",
                         one.folder.display(),
                         summary.recorded,
                         summary.lost
                     )),
                 }
-                summary.say_deleted("events", notices);
-                summary.say_cut(notices);
-                summary.say_damage(notices);
-                summary.say_departed(notices);
+                summary.report_deleted("events", notices);
+                summary.report_cut(notices);
+                summary.report_damage(notices);
+                summary.report_departed(notices);
             }
             Err(error) => {
                 whole = false;
-                notices.say(format_args!("cannot recover {}: {error}", one.folder.display()));
+                notices.report(format_args!("cannot recover {}: {error}", one.folder.display()));
                 let again = match stranded {
                     Stranded::Discard => {
                         "what is missing is in memory still: run trackway recover --discard again \
                          once that is mended"
                     }
-                    Stranded::Keep | Stranded::Beside => {
+                    Stranded::Keep | Stranded::NewTrace => {
                         "what is missing is in memory still: run trackway recover again once that \
                          is mended, or trackway recover --discard to give it up"
                     }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use trackway_recorder::KernelWays;
+use trackway_recorder::KernelBackends;
 
 use super::Finding;
 use super::machine::{FIRST_PID_NAMESPACE, release};
@@ -19,7 +19,7 @@ const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// What recording the kernel's events rests on.
 #[derive(Debug)]
 pub(super) struct KernelEvents {
-    ways: KernelWays,
+    ways: KernelBackends,
     release: String,
     /// Numbers of processes are the kernel's own here.
     is_first_namespace: bool,
@@ -43,7 +43,7 @@ impl KernelEvents {
         let status = read("/proc/self/status");
         let lockdown = read("/sys/kernel/security/lockdown");
         Self {
-            ways: KernelWays::look(),
+            ways: KernelBackends::detect(),
             release: release(),
             is_first_namespace: trackway_sys::process::pid_namespace() == FIRST_PID_NAMESPACE,
             capabilities: status.as_deref().and_then(effective),
@@ -177,7 +177,7 @@ mod tests {
 
     fn events(bpf: Result<(), Refusal>) -> KernelEvents {
         KernelEvents {
-            ways: KernelWays { bpf, tracefs: Ok("/sys/kernel/tracing".into()) },
+            ways: KernelBackends { bpf, tracefs: Ok("/sys/kernel/tracing".into()) },
             release: "6.18".into(),
             is_first_namespace: true,
             capabilities: Some(u64::MAX),

@@ -124,7 +124,7 @@ impl Memory {
     pub(super) fn look(window: &window::Seen) -> Self {
         let backed_bytes = window.backed_bytes();
         Self {
-            need: Need::on(&Cpus::look()),
+            need: Need::on(&Cpus::detect()),
             window_bytes: if backed_bytes == 0 { DATA_OFFSET as u64 } else { 0 },
             backed_bytes,
             folder: window.folder().to_owned(),

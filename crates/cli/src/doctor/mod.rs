@@ -121,7 +121,7 @@ fn all() -> Vec<Check> {
         useful("loader", install::Loader::look().judge()),
         useful("sequences", machine::Sequences::look(window.refuses_sequences()).judge()),
         useful("clock", machine::Clock::look().judge()),
-        useful("cpus", machine::judge_cpus(&trackway_recorder::checkup::Cpus::look())),
+        useful("cpus", machine::judge_cpus(&trackway_recorder::checkup::Cpus::detect())),
         useful("kernel", machine::Kernel::look().judge()),
         useful("crashes", machine::Crashes::look().judge()),
         useful("bpf", kernel.judge_bpf()),

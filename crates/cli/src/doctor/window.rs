@@ -11,7 +11,7 @@ use trackway_abi::ABI_VERSION;
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::DATA_OFFSET;
 use trackway_recorder::checkup::{self, Occupant};
-use trackway_recorder::{ByteCount, Home, RecordError, versions};
+use trackway_recorder::{ByteCount, RecordError, WindowHandle, versions};
 use trackway_sys::Errno;
 use trackway_sys::file::{Fd, FileSystem};
 use trackway_sys::process::{Users, outer_user};
@@ -70,7 +70,7 @@ impl Seen {
         // The files have the names that users have outside; `user` says where there is none.
         let prefix = format!("trackway-{}-v", outer_user(uid).unwrap_or(uid));
         let path = folder.join(format!("{prefix}{ABI_VERSION}"));
-        let (home, state) = match Home::open() {
+        let (home, state) = match WindowHandle::open() {
             Ok(Some(home)) => (Some(home), State::Open),
             Ok(None) => (None, State::Absent(try_to_make(&folder))),
             Err(RecordError::Window(_, error)) => (None, State::Refused(error)),
@@ -90,7 +90,7 @@ impl Seen {
             file_system: c_path(&folder).and_then(|path| FileSystem::of(&path).ok()),
             backed_bytes: home.map_or(0, |home| home.window().usable_bytes()),
             occupants: home.map(checkup::occupants).unwrap_or_default(),
-            refuses_sequences: home.is_some_and(checkup::window_refuses_sequences),
+            refuses_sequences: home.is_some_and(checkup::window_disables_sequences),
             leftovers: leftovers(&folder, &prefix, &path),
             other_versions: versions::other_versions(),
             folder,
@@ -135,7 +135,7 @@ impl Seen {
                 format!("the path {path} is too long"),
                 format!("let {FOLDER_VARIABLE} be a shorter one"),
             ),
-            // What `Home::open_or_make` replaces.
+            // What `WindowHandle::open_or_make` replaces.
             State::Refused(error) => Finding::limited(
                 format!("{path} cannot be used: {error}"),
                 "the next trackway record puts it aside; start programs that run now again then",

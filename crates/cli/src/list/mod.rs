@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use trackway_abi::window::EVENTS_MAX;
 use trackway_console::{Style, Target, stdout};
 use trackway_recorder::diagnosis::{Reason, Selection, diagnose};
-use trackway_recorder::{Home, elf, processes, versions};
+use trackway_recorder::{WindowHandle, elf, processes, versions};
 use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES};
 use trackway_window::Window;
 
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 /// Lists what can be traced in processes.
 fn list_processes(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let mut found = Home::look(find)?.unwrap_or_default();
+    let mut found = WindowHandle::inspect(find)?.unwrap_or_default();
     found.other_versions = versions::other_versions();
     found.unlisted = diagnose(&Selection::all());
     found.unlisted.retain(Reason::excludes_processes);

@@ -56,7 +56,7 @@ pub(super) fn find(named: Named<'_>) -> anyhow::Result<Option<Live>> {
 }
 
 fn follow(mut session: Session) -> anyhow::Result<Live> {
-    let Answer::Following { folders } = session.ask(Request::Follow)? else {
+    let Answer::Following { folders } = session.request(Request::Follow)? else {
         anyhow::bail!("the recorder did not say where its trace is");
     };
     Ok(Live { folders, _connection: Some(session) })
@@ -68,7 +68,7 @@ fn records_into(path: &Path) -> Option<Session> {
     let folder = RunFolder::new();
     folder.names().ok()?.into_iter().find_map(|name| {
         let mut session = Session::connect(&folder, &name).ok()?;
-        let Ok(Answer::Status(status)) = session.ask(Request::Status) else { return None };
+        let Ok(Answer::Status(status)) = session.request(Request::Status) else { return None };
         (status.folder.canonicalize().ok()? == path).then_some(session)
     })
 }

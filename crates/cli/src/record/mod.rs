@@ -53,7 +53,8 @@ fn spec_of(arguments: &Arguments) -> anyhow::Result<SessionSpec> {
         text.as_ref().map(read).transpose()
     };
     let has_kernel = !arguments.kernel.is_empty();
-    let contexts = trackway_recorder::parse_both(arguments.context.as_deref(), has_kernel)?;
+    let contexts =
+        trackway_recorder::parse_context_lists(arguments.context.as_deref(), has_kernel)?;
     let rules = arguments.on.iter().map(RuleSpec::new);
     let channel = ChannelSpec {
         mode: if arguments.overwrite { Mode::Overwrite } else { Mode::Discard },

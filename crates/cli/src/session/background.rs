@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context as _, anyhow};
 use trackway_console::{message, stdout};
 use trackway_recorder::protocol::{Answer, Refusal, Status};
-use trackway_recorder::{Begun, Mode, RecordError, SessionSpec, Talk};
+use trackway_recorder::{Mode, NoticeTarget, RecordError, SessionSpec, StartOutcome};
 
 use super::notify;
 
@@ -37,9 +37,9 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Statu
         Ok(Answer::Status(status)) if quiet => Ok(status),
         Ok(Answer::Status(status)) => {
             for notice in &status.notices {
-                super::show::say_again(notice, "");
+                super::show::report_again(notice, "");
             }
-            say_begun(&status);
+            report_begun(&status);
             Ok(status)
         }
         Ok(Answer::Refused(refusal)) => {
@@ -54,7 +54,7 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Statu
     }
 }
 
-fn say_begun(status: &Status) {
+fn report_begun(status: &Status) {
     for line in begun(status) {
         message!("trackway: {line}");
     }
@@ -87,10 +87,10 @@ pub(super) fn record() -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text).context("cannot read the session")?;
     let spec: SessionSpec = serde_json::from_slice(&text).context("this is no session")?;
-    let served = trackway_recorder::serve(spec, Talk::Logged, &mut |begun| {
+    let served = trackway_recorder::serve(spec, NoticeTarget::Log, &mut |begun| {
         let answer = match begun {
-            Begun::There(status) => Answer::Status(status.clone()),
-            Begun::Refused(refusal) => Answer::Refused(refusal.clone()),
+            StartOutcome::Running(status) => Answer::Status(status.clone()),
+            StartOutcome::Refused(refusal) => Answer::Refused(refusal.clone()),
         };
         // Nobody may be waiting any more.
         let _ = tell(&answer);
@@ -112,15 +112,15 @@ fn tell(answer: &Answer) -> anyhow::Result<()> {
 /// that ends without being told to has another exit status: to begin it again may help.
 pub(super) fn record_here(spec: SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut refused: Option<Refusal> = None;
-    let talk = if quiet { Talk::Kept } else { Talk::Printed };
-    let served = trackway_recorder::serve(spec, talk, &mut |answer| match answer {
-        Begun::There(status) => {
+    let target = if quiet { NoticeTarget::Memory } else { NoticeTarget::Stderr };
+    let served = trackway_recorder::serve(spec, target, &mut |answer| match answer {
+        StartOutcome::Running(status) => {
             if !quiet {
-                say_begun(status);
+                report_begun(status);
             }
             notify::ready(&begun(status).join("; "));
         }
-        Begun::Refused(refusal) => refused = Some(refusal.clone()),
+        StartOutcome::Refused(refusal) => refused = Some(refusal.clone()),
     });
     match (refused, served) {
         (Some(refusal), _) => Err(RecordError::Refused(refusal).into()),

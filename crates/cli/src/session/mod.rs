@@ -56,7 +56,7 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
             let rules = channel.on.clone().unwrap_or_default();
             let rules = [rules, filtered(&channel)].concat();
             ask_done(&add.session, Request::AddChannel { channel })?;
-            say_unmatched(&add.session, &rules);
+            report_unmatched(&add.session, &rules);
         }
         ChannelVerb::Set(set) => {
             let change = change_of(&set).map_err(beside_the_kernel)?;
@@ -85,7 +85,7 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
             let rules = rules_of(patterns, &levels);
             let request = Request::EventsOn { channel, rules: rules.clone(), only, filter };
             ask_done(&session, request)?;
-            say_unmatched(&session, &rules);
+            report_unmatched(&session, &rules);
         }
         EventVerb::Off(OffArguments { session, patterns, channel, .. }) => {
             ask_done(&session, Request::EventsOff { channel, patterns })?;
@@ -145,7 +145,7 @@ fn is_foreground(name: &str) -> bool {
 
 /// Asks a session's recorder.
 fn ask(name: &str, request: Request) -> Result<Answer, RecordError> {
-    Session::connect(&RunFolder::of(name), name)?.ask(request)
+    Session::connect(&RunFolder::of(name), name)?.request(request)
 }
 
 /// Asks for something that is then done, and says what else there is to say.
@@ -160,7 +160,7 @@ fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
 
 /// Says which rules mean no event yet, unless others' programs may have it: their windows are the
 /// recorder's to look into.
-fn say_unmatched(session: &str, rules: &[RuleSpec]) {
+fn report_unmatched(session: &str, rules: &[RuleSpec]) {
     let is_own = match ask(session, Request::Status) {
         Ok(Answer::Status(status)) => status.users_wanted.is_empty(),
         _ => false,
@@ -260,7 +260,8 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
         apply(&arguments.channel, &mut channel)?;
         return Ok(SessionSpec { users, channels: vec![channel], ..SessionSpec::default() });
     }
-    let contexts = trackway_recorder::parse_both(arguments.channel.context.as_deref(), true)?;
+    let contexts =
+        trackway_recorder::parse_context_lists(arguments.channel.context.as_deref(), true)?;
     channel = change_beside(&arguments.channel, Some(contexts.programs.names())).of(&channel);
     let kernel = kernel_of(&arguments.kernel, &channel, arguments.kernel_only);
     let kernel = kernel.map(|kernel| KernelSpec {
@@ -385,7 +386,7 @@ fn change_of(arguments: &SetArguments) -> anyhow::Result<ChannelChange> {
 }
 
 fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
-    trackway_recorder::parse_both(Some(list), false)?;
+    trackway_recorder::parse_context_lists(Some(list), false)?;
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
     Ok(names.map(str::to_owned).collect())
 }
@@ -396,10 +397,10 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     let mut reasons = Vec::new();
     let asked = Session::connect(&run, name).and_then(|mut session| {
         // Before the end: afterwards nobody knows its rules.
-        if let Ok(Answer::Status(status)) = session.ask(Request::Status) {
+        if let Ok(Answer::Status(status)) = session.request(Request::Status) {
             reasons = show::reasons_of_silence(&status);
         }
-        let answer = session.ask(Request::Destroy);
+        let answer = session.request(Request::Destroy);
         // Also if not all could be written: the end is the end, whatever comes of it.
         session.wait_for_end();
         answer
@@ -407,7 +408,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                show::say_again(notice, which);
+                show::report_again(notice, which);
             }
             if counts.notices.is_empty() {
                 // A flight recorder has written nothing but its snapshots.
@@ -431,11 +432,11 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
 /// and what cannot be recovered keeps its name.
 fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     let left = run.left_of(name)?;
-    let is_something = left.is_something();
-    if let Some(folder) = left.folder.filter(|_| is_something) {
+    let is_recoverable = left.is_recoverable();
+    if let Some(folder) = left.folder.filter(|_| is_recoverable) {
         let notices = Notices::new(false);
-        notices.say(format_args!("the recorder of session '{name}' was killed"));
-        let stranded = Stranded::Beside;
+        notices.report(format_args!("the recorder of session '{name}' was killed"));
+        let stranded = Stranded::NewTrace;
         let recovered = trackway_recorder::recover(&notices, Some(&folder), stranded)
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
         report_recovered(&notices, &recovered.sessions, stranded)?;

@@ -75,7 +75,7 @@ impl Found {
         let state = match &error {
             RecordError::SessionDead(..) => match run.left_of(&status.name) {
                 Ok(left) => {
-                    let state = if left.is_something() { State::Dead } else { State::Recovered };
+                    let state = if left.is_recoverable() { State::Dead } else { State::Recovered };
                     status.folder = left.folder.unwrap_or_default();
                     state
                 }
@@ -109,8 +109,8 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
         }
     }
     let ask = |(name, folder): (String, RunFolder)| {
-        let answer =
-            Session::connect(&folder, &name).and_then(|mut session| session.ask(Request::Status));
+        let answer = Session::connect(&folder, &name)
+            .and_then(|mut session| session.request(Request::Status));
         match answer {
             Ok(Answer::Status(status)) => Some(Found::there(status)),
             Ok(_) => None,
@@ -169,7 +169,7 @@ pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()>
     rows.extend(found.iter().map(row));
     write_table(&rows, output)?;
     for one in &found {
-        say_why_silent(one);
+        report_why_silent(one);
     }
     Ok(())
 }
@@ -207,7 +207,7 @@ fn is_kernels_alone(status: &Status) -> bool {
     status.kernel.as_ref().is_some_and(|kernel| kernel.spec.only)
 }
 
-fn say_why_silent(one: &Found) {
+fn report_why_silent(one: &Found) {
     let Some(error) = &one.error else { return };
     let name = &one.status.name;
     if one.state == State::Recovered {
@@ -270,7 +270,7 @@ fn state_of(status: &Status) -> &'static str {
 }
 
 /// Says what a recorder said; of `which` session, where there are several.
-pub(super) fn say_again(notice: &Notice, which: &str) {
+pub(super) fn report_again(notice: &Notice, which: &str) {
     match notice {
         Notice::Hint { .. } => message!("{notice}"),
         Notice::Info(text) => message!("trackway: {which}{text}"),

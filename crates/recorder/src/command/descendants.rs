@@ -1,8 +1,8 @@
 //! The command's descendants that cannot be traced: static programs, other users' processes, those
 //! whose library is of another version.
 //!
-//! Sampled from /proc by a thread of its own, so that buffers are drained meanwhile, however many
-//! there are. A short-lived one may be missed: what we say is "at least".
+//! Sampled from /proc by a thread of its own, so that buffers are drained at the same time, however
+//! many there are. A short-lived one may be missed: the numbers are reported as "at least".
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -26,9 +26,9 @@ const FIRST: Duration = Duration::from_millis(10);
 const PERIOD_MIN: Duration = Duration::from_millis(50);
 /// A sample may take at most one part in so many of the time.
 const SHARE: u32 = 50;
-/// Most processes that a sample looks at.
+/// Most processes that a sample examines.
 const PROCESSES_SAMPLED_MAX: usize = 4096;
-/// Most processes that are kept as untraced; further ones are not looked at.
+/// Most processes that are kept as untraced; further ones are not examined.
 const UNTRACED_MAX: usize = 1 << 16;
 
 /// Why a process cannot be traced.
@@ -63,7 +63,7 @@ struct Untraced {
 /// The thread that samples the descendants of one process.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// Nothing is sent: it ends when this is gone.
+    /// Nothing is sent: the thread ends when this is dropped.
     end: Option<Sender<()>>,
     /// None where there can be no thread.
     thread: Option<JoinHandle<Descendants>>,
@@ -88,7 +88,8 @@ impl Watch {
         Self { end: Some(end), thread: thread.ok() }
     }
 
-    /// Ends it, after the sample that it is at: what it has found. Nothing, the second time.
+    /// Ends the thread, after its current sample; returns its findings. The second call returns
+    /// none.
     pub(crate) fn finish(&mut self) -> Descendants {
         self.end = None;
         let found = self.thread.take().and_then(|thread| thread.join().ok());
@@ -96,13 +97,13 @@ impl Watch {
     }
 }
 
-/// The processes in a window's table, as their own namespaces number them, living or not.
+/// Returns the processes in a window's table, by the ids of their own namespaces, living or not.
 pub(crate) fn in_table(window: &Window) -> HashSet<u32> {
     let pids = (0..PROCESSES_MAX).map(|index| window.identity_at(index).pid);
     pids.filter(|&pid| pid != 0 && pid & PROCESS_ENTERING == 0).collect()
 }
 
-/// What is known of the descendants of one process.
+/// The known descendants of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Descendants {
     root: u32,
@@ -119,18 +120,18 @@ impl Descendants {
     }
 
     fn sample(&mut self) {
-        self.windows = Windows::here();
+        self.windows = Windows::scan();
         let mut open = vec![self.root];
         let mut seen = HashSet::new();
         while let Some(pid) = open.pop() {
             if seen.len() < PROCESSES_SAMPLED_MAX && seen.insert(pid) {
-                self.look_at(pid);
+                self.examine(pid);
                 open.extend(children(pid));
             }
         }
     }
 
-    fn look_at(&mut self, pid: u32) {
+    fn examine(&mut self, pid: u32) {
         match self.untraced.get(&pid).map(|known| known.reason) {
             // Some static programs load and run others (valgrind's tools, emulators), whose library
             // they have then; and any may call exec.
@@ -149,7 +150,7 @@ impl Descendants {
         self.untraced.insert(pid, Untraced { name: name_of(pid), reason });
     }
 
-    /// Why a process cannot be traced; `None`: it can be, or is gone.
+    /// Returns the reason why a process cannot be traced; `None`: it can be, or has ended.
     fn reason(&mut self, pid: u32, folder: &Path) -> Option<Reason> {
         if fs::metadata(folder).ok()?.uid() != crate::common::user::user() {
             return Some(Reason::OtherUser);
@@ -165,9 +166,9 @@ impl Descendants {
         self.windows.other_version_of(pid).map(Reason::Library)
     }
 
-    /// Says who could not be traced. Static programs whose processes are among `traced` ran
-    /// something that was.
-    pub(crate) fn say(&self, traced: &HashSet<u32>, notices: &Notices) {
+    /// Reports processes that could not be traced. Static programs whose processes are among
+    /// `traced` ran another program that was.
+    pub(crate) fn report(&self, traced: &HashSet<u32>, notices: &Notices) {
         const NAMED_MAX: usize = 8;
         let is_untraced = |(pid, untraced): &(&u32, &Untraced)| {
             untraced.reason != Reason::Static || !traced.contains(pid)
@@ -187,13 +188,14 @@ impl Descendants {
             names.push("…".into());
         }
         let processes = if count == 1 { "process" } else { "processes" };
-        notices.say(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
+        notices
+            .report(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
         let versions = programs.keys().filter_map(|(_, reason)| match reason {
             Reason::Library(version) => Some(*version),
             Reason::OtherUser | Reason::Static => None,
         });
         if let Some(version) = versions.max() {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "a libtrackway.so {} than this trackway: {}",
                 library_versions::age(version),
                 library_versions::advice(version)
@@ -202,7 +204,7 @@ impl Descendants {
     }
 }
 
-/// The process and its descendants, as far as a sample looks at them.
+/// Returns the process and its descendants, as far as a sample examines them.
 pub(crate) fn family(root: u32) -> BTreeSet<u32> {
     let mut open = vec![root];
     let mut family = BTreeSet::new();
@@ -225,7 +227,8 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Processes of this user that hold `token`, by their environment at their last exec.
+/// Returns the number of processes of this user that hold `token`, by their environment at their
+/// last exec.
 pub(crate) fn holding(token: u64) -> usize {
     let wanted = format!("{token:x}");
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };

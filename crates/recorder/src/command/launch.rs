@@ -17,47 +17,51 @@ const LIBRARY: &str = "libtrackway.so";
 /// Its file: the SONAME first. `libtrackway.so` is a linker script where Trackway is installed, and
 /// the library in the folder that cargo builds in.
 const LIBRARY_FILES: [&str; 2] = ["libtrackway.so.1", "libtrackway.so"];
-/// Where libraries lie, seen from the folder of this program.
+/// Folders of libraries, relative to the folder of this program.
 const LIBRARY_FOLDERS: [[&str; 2]; 4] =
     [[".", ""], ["../lib", ""], ["../lib", elf::MULTIARCH], ["../lib64", ""]];
 /// Environment variable with the tokens that a process holds.
 const TOKEN_VARIABLE: &str = "TRACKWAY_TOKEN";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// What the command's process does last before it runs the command; it may do what a child of
+/// The function that the command's process calls last before exec; it may do what a child of
 /// fork(2) may.
-pub(crate) type Entrance = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
+pub(crate) type PreExecHook = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-/// Marks errors of an [`Entrance`] among those of starting a program, of which there is but a
+/// Marks errors of an [`PreExecHook`] among those of starting a program, of which there is but a
 /// number.
-const OF_ENTRANCE: i32 = 1 << 16;
+const FROM_PRE_EXEC_HOOK: i32 = 1 << 16;
 
-/// What is to be run, found.
+/// The command to run, with its file.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct Executable {
     /// The program's file.
     pub(crate) file: PathBuf,
     words: Vec<OsString>,
-    /// What else is in its environment than in ours.
+    /// Variables of its environment that differ from ours.
     pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
-impl Found {
-    /// Looks for the command as execvp(3) does.
-    pub(crate) fn look_up(words: &[OsString]) -> Result<Self, RecordError> {
+impl Executable {
+    /// Finds the command as execvp(3) does.
+    pub(crate) fn find(words: &[OsString]) -> Result<Self, RecordError> {
         let name = words.first().map(OsString::as_os_str).unwrap_or_default();
-        let file = look_up(name)?;
+        let file = find_program(name)?;
         Ok(Self { file, words: words.to_vec(), environment: Vec::new() })
     }
 
-    /// What its program finds in its environment so that it takes part: the token, and the
-    /// libraries, in front of which a sanitizer's has to be.
-    fn taking_part(&self, token: u64, libraries: &[PathBuf]) -> [(&'static str, OsString); 2] {
+    /// Returns the variables by which its program takes part: the token, and the libraries, in
+    /// front of which a sanitizer's has to be.
+    fn tracing_environment(
+        &self,
+        token: u64,
+        libraries: &[PathBuf],
+    ) -> [(&'static str, OsString); 2] {
         let mut preload = list_of(libraries);
         if let Some(sanitizer) = elf::sanitizer(&self.file) {
-            let ours = std::mem::replace(&mut preload, sanitizer.into());
+            let value = std::mem::replace(&mut preload, sanitizer.into());
             preload.push(":");
-            preload.push(ours);
+            preload.push(value);
         }
         let token = OsString::from(format!("{token:x}"));
         [
@@ -66,25 +70,25 @@ impl Found {
         ]
     }
 
-    /// Starts it, with what it is to find as it was. Without libraries it does not take part.
+    /// Starts it, with the inherited state restored. Without libraries it does not take part.
     pub(crate) fn start(
         &self,
         token: u64,
         libraries: Option<&[PathBuf]>,
-        as_before: AsBefore,
-        entrance: Option<Entrance>,
+        inherited: InheritedState,
+        pre_exec_hook: Option<PreExecHook>,
     ) -> Result<Child, RecordError> {
-        // As it was found: else it would be looked for again, which is recorded.
+        // By its path: else it would be searched again, which is recorded.
         let mut command = Command::new(&self.file);
         command
             .arg0(&self.words[0])
             .args(&self.words[1..])
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .envs(libraries.into_iter().flat_map(|some| self.taking_part(token, some)));
-        let AsBefore { signals, ignores_size_limit, files_limit } = as_before;
+            .envs(libraries.into_iter().flat_map(|some| self.tracing_environment(token, some)));
+        let InheritedState { signals, ignores_size_limit, files_limit } = inherited;
         // SAFETY: between fork and exec only pthread_sigmask, signal and setrlimit are called,
-        // which are async-signal-safe, or a system call and no more; and what enters, which writes
-        // to shared memory or to files.
+        // which are async-signal-safe, or a system call and no more; and the hook, which writes to
+        // shared memory or to files.
         unsafe {
             command.pre_exec(move || {
                 signals.make_current();
@@ -95,20 +99,20 @@ impl Found {
                     let _ = trackway_sys::process::set_descriptor_limit(limit);
                 }
                 // The last, so that nothing of ours is recorded.
-                let entered = entrance.as_ref().map_or(Ok(()), |enter| enter());
+                let entered = pre_exec_hook.as_ref().map_or(Ok(()), |enter| enter());
                 entered.map_err(|error| {
                     let code = error.raw_os_error().unwrap_or(libc::EIO);
-                    io::Error::from_raw_os_error(OF_ENTRANCE | code)
+                    io::Error::from_raw_os_error(FROM_PRE_EXEC_HOOK | code)
                 })
             });
         }
         command.spawn().map_err(|error| match (error.kind(), error.raw_os_error()) {
-            (_, Some(code)) if code & OF_ENTRANCE != 0 => {
-                let why = trackway_sys::Errno(code & !OF_ENTRANCE);
+            (_, Some(code)) if code & FROM_PRE_EXEC_HOOK != 0 => {
+                let why = trackway_sys::Errno(code & !FROM_PRE_EXEC_HOOK);
                 RecordError::Kernel(format!("cannot record the command: {why}"), None)
             }
             (io::ErrorKind::NotFound, _) => RecordError::CommandNotFound(self.file.clone()),
-            // What we lack to get as far as exec, which says nothing of the command.
+            // A lack of resources before exec, which is no fault of the command.
             (_, Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN)) => {
                 RecordError::io("start", &self.file)(error)
             }
@@ -117,7 +121,7 @@ impl Found {
     }
 }
 
-/// How the traced command ended.
+/// The end of the traced command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
     /// With this status.
@@ -126,12 +130,12 @@ pub enum CommandEnd {
     Killed(i32),
 }
 
-/// What the command is to find as it was before we changed it for ourselves.
+/// State that the command inherits as it was before the recorder changed its own.
 #[derive(Clone, Copy)]
-pub(crate) struct AsBefore {
+pub(crate) struct InheritedState {
     /// Signals that were blocked.
     pub(crate) signals: SignalSet,
-    /// Whether SIGXFSZ was ignored.
+    /// True if SIGXFSZ was ignored.
     pub(crate) ignores_size_limit: bool,
     /// The limit on open files, if it was raised.
     pub(crate) files_limit: Option<u64>,
@@ -139,13 +143,13 @@ pub(crate) struct AsBefore {
 
 /// A signal that the recorder received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct ForwardedSignal {
     signal: i32,
     /// The kernel sent it (a key on the terminal, a hangup), not a process.
     by_kernel: bool,
 }
 
-impl Received {
+impl ForwardedSignal {
     /// Signals that users send to the programs they started, and that would end the recorder.
     pub(crate) fn all() -> SignalSet {
         let named = [
@@ -161,17 +165,18 @@ impl Received {
         SignalSet::of(&all)
     }
 
-    /// The next one that is pending.
+    /// Returns the next pending signal.
     pub(crate) fn next(reader: &SignalReader) -> Option<Self> {
         reader.next().map(|(signal, by_kernel)| Self { signal, by_kernel })
     }
 
-    /// What is to be sent to the command. The terminal's own signals have reached it already.
+    /// Returns the signal to send to the command. The terminal's own signals have reached it
+    /// already.
     pub(crate) const fn forwarded(self) -> Option<i32> {
         if self.is_key() { None } else { Some(self.signal) }
     }
 
-    /// This signal, from the terminal or the kernel, or from a process.
+    /// Makes this signal, from the terminal or the kernel, or from a process.
     #[cfg(test)]
     pub(crate) const fn new(signal: i32, by_kernel: bool) -> Self {
         Self { signal, by_kernel }
@@ -192,22 +197,22 @@ impl Received {
         }
     }
 
-    /// Whether a key on the terminal sent it: to the command, too.
+    /// Returns true if a key on the terminal sent it: to the command, too.
     pub(crate) const fn is_key(self) -> bool {
         self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGQUIT)
     }
 
-    /// Whether a process requests the end of the recording with it.
+    /// Returns true if a process requests the end of the recording with it.
     pub(crate) const fn requests_end(self) -> bool {
         !self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGTERM)
     }
 
-    /// Whether it ends the recording after a signal that requested that.
+    /// Returns true if it ends the recording after a signal that requested that.
     pub(crate) const fn confirms_end(self) -> bool {
         self.ends_programs() && !self.is_key()
     }
 
-    /// Whether it interrupts the writing of a trace's end.
+    /// Returns true if it interrupts the writing of a trace's end.
     pub(crate) fn interrupts(self) -> bool {
         self.ends_programs() && !signal::is_ignored(self.signal)
     }
@@ -217,12 +222,12 @@ impl Received {
     }
 }
 
-/// The value of `variable` with `ours` added: in front, or behind.
-fn joined(variable: &str, in_front: bool, ours: OsString) -> OsString {
+/// Returns the value of `variable` with `value` added: in front, or at the end.
+fn joined(variable: &str, in_front: bool, value: OsString) -> OsString {
     let Some(theirs) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
-        return ours;
+        return value;
     };
-    let (mut first, second) = if in_front { (ours, theirs) } else { (theirs, ours) };
+    let (mut first, second) = if in_front { (value, theirs) } else { (theirs, value) };
     first.push(":");
     first.push(second);
     first
@@ -232,7 +237,7 @@ fn list_of(libraries: &[PathBuf]) -> OsString {
     libraries.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
-fn look_up(name: &OsStr) -> Result<PathBuf, RecordError> {
+fn find_program(name: &OsStr) -> Result<PathBuf, RecordError> {
     let not_found = || RecordError::CommandNotFound(PathBuf::from(name));
     if name.is_empty() {
         return Err(not_found());
@@ -271,7 +276,7 @@ fn is_executable(status: &std::fs::Metadata) -> bool {
     status.is_file() && status.permissions().mode() & 0o111 != 0
 }
 
-/// Paths of these preload helpers and of libtrackway.so, beside this program.
+/// Returns the paths of these preload helpers and of libtrackway.so, beside this program.
 ///
 /// It is the last: so the helpers' functions are in front of those that it wraps itself (vfork,
 /// clone), and its constructor runs before theirs, which may record.
@@ -293,12 +298,12 @@ pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, Record
         .collect()
 }
 
-/// The exit status that a shell has for a command that this signal ended.
+/// Returns the exit status of a shell for a command that this signal ended.
 pub(crate) fn status_of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// The ELF file of this library, where libraries lie seen from `folder`.
+/// Finds the ELF file of this library in the folders of libraries, relative to `folder`.
 fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
     let files = if name == LIBRARY { &LIBRARY_FILES[..] } else { &[name] };
     LIBRARY_FOLDERS
@@ -309,14 +314,15 @@ fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
         .find(|path| is_elf(path))
 }
 
-/// Whether the dynamic loader can load this file: linker scripts have the names of libraries, too.
+/// Returns true if the dynamic loader can load this file: linker scripts have the names of
+/// libraries, too.
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic == object::elf::ELFMAG
 }
 
-/// How the command ended.
+/// Converts an exit status.
 pub(crate) fn end_of(status: ExitStatus) -> CommandEnd {
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandEnd::Exited(code as u8),
@@ -349,14 +355,14 @@ mod tests {
 
     #[test]
     fn commands_are_found_as_the_shell_finds_them() {
-        assert!(look_up(OsStr::new("sh")).is_ok());
-        assert!(look_up(OsStr::new("/bin/sh")).is_ok());
+        assert!(find_program(OsStr::new("sh")).is_ok());
+        assert!(find_program(OsStr::new("/bin/sh")).is_ok());
         for name in ["", "no-such-command-anywhere", "/no/such/command"] {
-            let error = look_up(OsStr::new(name)).unwrap_err();
+            let error = find_program(OsStr::new(name)).unwrap_err();
             assert_eq!(error.exit_status(), 127, "{name}");
         }
         for name in ["/etc/passwd", "/etc"] {
-            assert_eq!(look_up(OsStr::new(name)).unwrap_err().exit_status(), 126, "{name}");
+            assert_eq!(find_program(OsStr::new(name)).unwrap_err().exit_status(), 126, "{name}");
         }
     }
 }

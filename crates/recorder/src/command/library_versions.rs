@@ -1,9 +1,9 @@
 //! Processes whose libtrackway.so is of another version: they use another window, which a recorder
 //! of this version does not serve, and would otherwise only be missed.
 //!
-//! A window's version is in its file's name, so that whoever maps one says which library it has.
-//! Files are told by device and inode: the process that made a window mapped it before it had a
-//! name, and /proc never learns it.
+//! A window's version is in its file's name, so the mapping shows the version of a process's
+//! library. Files are identified by device and inode: the process that made a window mapped it
+//! before it had a name, and /proc never shows that name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,11 +14,11 @@ use trackway_abi::ABI_VERSION;
 
 use crate::window::processes::read_proc;
 
-/// Processes by the version of their window, if that is not ours. Those of this user, as far as
+/// Returns processes of this user by the version of their window, if that is not ours, as far as
 /// /proc shows them.
 pub fn other_versions() -> BTreeMap<u32, Vec<u32>> {
     let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    let windows = Windows::here();
+    let windows = Windows::scan();
     if windows.is_ours_alone() {
         return found;
     }
@@ -40,8 +40,8 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Those that there are now.
-    pub(crate) fn here() -> Self {
+    /// Returns the windows that exist now.
+    pub(crate) fn scan() -> Self {
         Self::of(&crate::window::handle::folder(), crate::common::user::user())
     }
 
@@ -58,18 +58,18 @@ impl Windows {
         Self { files: files.collect() }
     }
 
-    /// Whether there is none of another version: then no process needs to be looked at.
+    /// Returns true if there is none of another version: then no process needs to be checked.
     pub(crate) fn is_ours_alone(&self) -> bool {
         self.files.iter().all(|(version, _)| *version == ABI_VERSION)
     }
 
-    /// Whether a process has mapped the user's window of this version.
+    /// Returns true if a process has mapped the user's window of this version.
     pub(crate) fn is_ours_in(&self, pid: u32) -> bool {
         let Ok(maps) = read_proc(&format!("/proc/{pid}/maps")) else { return false };
         self.versions_in(&maps).any(|version| version == ABI_VERSION)
     }
 
-    /// The version of a process's window, if that is not ours.
+    /// Returns the version of a process's window, if that is not ours.
     pub(crate) fn other_version_of(&self, pid: u32) -> Option<u32> {
         if self.is_ours_alone() {
             return None;
@@ -77,7 +77,8 @@ impl Windows {
         self.other_version_in(&read_proc(&format!("/proc/{pid}/maps")).ok()?)
     }
 
-    /// The same in proc_pid_maps(5). A process that has our window as well can be traced.
+    /// Returns the other version in proc_pid_maps(5). A process that has our window as well can be
+    /// traced.
     fn other_version_in(&self, maps: &str) -> Option<u32> {
         let mut other = None;
         for version in self.versions_in(maps) {
@@ -89,7 +90,7 @@ impl Windows {
         other
     }
 
-    /// The versions of the windows in proc_pid_maps(5).
+    /// Returns the versions of the windows in proc_pid_maps(5).
     fn versions_in(&self, maps: &str) -> impl Iterator<Item = u32> {
         maps.lines().filter_map(|line| {
             let mut words = line.split_ascii_whitespace().skip(3);
@@ -99,12 +100,12 @@ impl Windows {
     }
 }
 
-/// "newer" or "older" than ours.
+/// Compares a version with ours: "newer" or "older".
 pub fn age(version: u32) -> &'static str {
     if version > ABI_VERSION { "newer" } else { "older" }
 }
 
-/// What to do about processes with a library that is newer or older.
+/// Returns the remedy for processes with a library that is newer or older.
 pub fn advice(version: u32) -> &'static str {
     if version > ABI_VERSION {
         "update trackway, or use the one that came with that library"

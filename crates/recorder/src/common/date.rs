@@ -1,6 +1,6 @@
 //! Dates as they stand in names and marks of traces.
 
-/// `20261121T025621`, from seconds since the epoch. After Hinnant, "chrono-Compatible Low-Level
+/// Formats seconds since the epoch: `20261121T025621`. After Hinnant, "chrono-Compatible Low-Level
 /// Date Algorithms", civil_from_days.
 pub(crate) fn utc(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);

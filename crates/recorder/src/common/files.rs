@@ -1,4 +1,4 @@
-//! Files and folders whose state has a meaning for everybody: regular files, removed folders.
+//! Files and folders in a particular state: regular files, removed folders.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -30,7 +30,7 @@ impl core::fmt::Display for Removed {
 
 impl std::error::Error for Removed {}
 
-/// Whether an error says that a folder was removed: what was in it is gone for good.
-pub(crate) fn says_removed(error: &io::Error) -> bool {
+/// Returns true if the error reports a removed folder, whose contents are lost for good.
+pub(crate) fn reports_removal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Removed>())
 }

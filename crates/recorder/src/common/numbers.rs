@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-/// A number of things, and what one of them is called.
+/// A number of things, and the singular of their name.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted(pub u64, pub &'static str);
 

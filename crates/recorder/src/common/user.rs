@@ -1,12 +1,12 @@
-//! Who this process is.
+//! The user of this process.
 
-/// The user that we act for.
+/// Returns the user of this process.
 pub(crate) fn user() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }
 }
 
-/// Whether this process has the rights of root.
+/// Returns true if this process has the rights of root.
 pub fn is_root() -> bool {
     user() == 0
 }

@@ -16,21 +16,22 @@ use super::RunFolder;
 use crate::error::RecordError;
 use crate::window::processes::read_proc;
 
-/// How long an answer is waited for before it is looked whether the recorder stands still.
+/// Time after which a missing answer causes a check whether the recorder is stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a recorder may take to answer what is done in a moment, however busy the machine is.
+/// Longest time until a recorder answers a request that takes a moment, however busy the machine
+/// is.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a recorder may take to read what is asked, if that takes long: it may do as much for
-/// somebody else before. One that has no descriptor for the connection never reads it.
+/// Longest time until a recorder reads a request that takes long: it may serve another such request
+/// before. One that has no descriptor for the connection never reads it.
 const READ_PATIENCE: Duration = Duration::from_secs(300);
-/// How often as long a recorder that has ended its session may take to go.
+/// Number of such times that a recorder may take to exit after the end of its session.
 const END_LOOKS_MAX: u32 = 10;
 
-/// How long an answer is waited for.
+/// Limits of the wait for an answer.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     patience: Duration,
-    /// What has been read is waited for without end.
+    /// True if there is no limit once the request has been read.
     until_read: bool,
 }
 
@@ -38,13 +39,13 @@ struct Limit {
 #[derive(Debug)]
 pub struct Session {
     name: String,
-    /// What its recorder had to say.
+    /// The log of its recorder.
     log: PathBuf,
     pid: u32,
     stream: BufReader<UnixStream>,
-    /// How long an answer may take, if there is a limit to what is asked for.
+    /// Longest time until an answer, if the request has a limit.
     pub(super) patience: Duration,
-    /// How long it may take until something without such a limit is read.
+    /// Longest time until a request without such a limit is read.
     pub(super) read_patience: Duration,
 }
 
@@ -70,7 +71,7 @@ impl Session {
             Err(error) => return Err(RecordError::io("connect to", path)(error)),
         };
         let who = peer(stream.as_raw_fd()).ok();
-        // In the place of another user's session only he answers, not one of root's.
+        // In another user's run folder only that user's recorder answers, not one of root's.
         let is_his = |user: u32| user == owner || user == 0 && owner == crate::common::user::user();
         if who.is_none_or(|who| !is_his(who.user)) {
             return Err(RecordError::RunFolder(folder.path().to_owned()));
@@ -92,26 +93,26 @@ impl Session {
         })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     ///
     /// # Errors
     ///
-    /// If the recorder refuses ([`RecordError::Refused`]), stands still, or dies meanwhile; if it
-    /// has not answered after a minute what is done in a moment; or if after five it has not read
-    /// what is asked.
-    pub fn ask(&mut self, request: Request) -> Result<Answer, RecordError> {
+    /// If the recorder refuses ([`RecordError::Refused`]), is stopped, or dies; if it has not
+    /// answered a short request after a minute; or if it has not read a long one after five.
+    pub fn request(&mut self, request: Request) -> Result<Answer, RecordError> {
         let limit = match may_take_long(&request) {
             true => Limit { patience: self.read_patience, until_read: true },
             false => Limit { patience: self.patience, until_read: false },
         };
         let message = Message { version: PROTOCOL_VERSION, request };
-        let mut line = serde_json::to_vec(&message).map_err(|error| self.gone(error.into()))?;
+        let mut line =
+            serde_json::to_vec(&message).map_err(|error| self.connection_error(error.into()))?;
         line.push(b'\n');
         let line = match self.stream.get_mut().write_all(&line) {
             Ok(()) => self.read_line(limit)?,
-            // Who was let go at once has been told why, before it could ask.
+            // A client that was refused at once has an answer before it could send a request.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.read_line(limit)?,
-            Err(error) => return Err(self.gone(error)),
+            Err(error) => return Err(self.connection_error(error)),
         };
         match serde_json::from_str(&line) {
             Ok(Answer::Refused(refusal)) => Err(RecordError::Refused(refusal)),
@@ -120,8 +121,8 @@ impl Session {
         }
     }
 
-    /// Waits until the recorder has gone, once it has ended the session: its name is free then. One
-    /// that does not go is not waited for without end.
+    /// Waits until the recorder has exited, once it has ended the session: its name is free then.
+    /// The wait is bounded.
     pub fn wait_for_end(mut self) {
         let mut byte = [0];
         for _ in 0..END_LOOKS_MAX {
@@ -129,7 +130,7 @@ impl Session {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
                         && !is_stopped(self.pid) => {}
-                // Its end; or it says what nobody asked for.
+                // The end of the stream, or an answer without a request.
                 _ => break,
             }
         }
@@ -151,7 +152,7 @@ impl Session {
         )))
     }
 
-    /// Whether nobody has read what was asked.
+    /// Returns true if the request has not been read.
     fn is_unread(&self) -> bool {
         wait::is_unread(self.stream.get_ref().as_raw_fd()).unwrap_or(false)
     }
@@ -160,11 +161,11 @@ impl Session {
     fn read_line(&mut self, limit: Limit) -> Result<String, RecordError> {
         let (mut line, end) = (Vec::new(), Instant::now() + limit.patience);
         loop {
-            let room = (ANSWER_BYTES_MAX + 1).saturating_sub(line.len());
-            match (&mut self.stream).take(room as u64).read_until(b'\n', &mut line) {
+            let bytes_left = (ANSWER_BYTES_MAX + 1).saturating_sub(line.len());
+            match (&mut self.stream).take(bytes_left as u64).read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => break,
                 Ok(_) if line.len() > ANSWER_BYTES_MAX => return Err(self.unknown()),
-                Ok(_) => return Err(self.gone(ErrorKind::UnexpectedEof.into())),
+                Ok(_) => return Err(self.connection_error(ErrorKind::UnexpectedEof.into())),
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
                 {
@@ -176,13 +177,13 @@ impl Session {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.gone(error)),
+                Err(error) => return Err(self.connection_error(error)),
             }
         }
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    fn gone(&self, error: io::Error) -> RecordError {
+    fn connection_error(&self, error: io::Error) -> RecordError {
         match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 RecordError::SessionDead(self.name.clone(), self.log.clone())
@@ -192,8 +193,8 @@ impl Session {
     }
 }
 
-/// Whether the recorder writes what is in memory before it answers: that takes as long as the disk
-/// does, which nobody knows.
+/// Returns true if the recorder writes buffered events before it answers: that takes as long as the
+/// disk, which is unknown.
 const fn may_take_long(request: &Request) -> bool {
     match request {
         Request::Stop
@@ -214,10 +215,10 @@ const fn may_take_long(request: &Request) -> bool {
     }
 }
 
-/// Whether a process is stopped, by a signal or a debugger: proc_pid_stat(5).
+/// Returns true if a process is stopped, by a signal or a debugger: proc_pid_stat(5).
 fn is_stopped(pid: u32) -> bool {
     let status = read_proc(&format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything.
+    // After the name, which may contain anything.
     let state = status.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('T' | 't'))
 }

@@ -1,8 +1,8 @@
-//! Sessions whose recorders are dead: what they were, and whether something of them is left.
+//! Sessions whose recorders are dead: their identity, and their remains.
 //!
-//! A recorder writes into the lock file of its name which trace it records. The file stays when the
-//! recorder is killed, so that who finds the name knows what to recover; it goes with the name once
-//! nothing of the session is in memory any more.
+//! A recorder writes the identity of its trace into the lock file of its name. The file stays when
+//! the recorder is killed, so that the name leads to the trace to be recovered; it is removed with
+//! the name once no event of the session is in memory any more.
 //!
 //! ```text
 //! uuid=0123…cdef      identity of the trace, and of the session in the user's own window
@@ -24,37 +24,37 @@ use crate::control::origin_file;
 use crate::error::RecordError;
 use crate::kernel;
 use crate::notices::Notices;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::shared_text::uuid_of;
 
 /// Largest lock file that is read back, in bytes: an identity and a path.
 const BYTES_MAX: u64 = 16 << 10;
 
-/// What is known of a session whose recorder is dead.
+/// A session whose recorder is dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dead {
     /// The folder of its trace, absolute; none: it was killed before there was one.
     pub folder: Option<PathBuf>,
-    /// Whether events of it are still in memory; if not, it has been recovered.
+    /// True if its events are still in memory; if not, it has been recovered.
     pub is_in_memory: bool,
-    /// Whether its trace has events of the kernel, and nobody has completed them.
+    /// True if its trace has kernel events that are not completed.
     pub is_kernel_left: bool,
 }
 
 impl Dead {
-    /// Whether there is something to recover.
-    pub const fn is_something(&self) -> bool {
+    /// Returns true if there is something to recover.
+    pub const fn is_recoverable(&self) -> bool {
         self.is_in_memory || self.is_kernel_left
     }
 }
 
-/// What a recorder writes of its session.
+/// The identity of a session, which its recorder writes down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Of the trace, and of the session in the user's own window.
+    /// Identity of the trace, and of the session in the user's own window.
     pub(crate) uuid: [u8; 16],
-    /// Of the trace, absolute.
+    /// Path of the trace, absolute.
     pub(crate) folder: PathBuf,
 }
 
@@ -74,32 +74,32 @@ impl Identity {
     }
 }
 
-/// What is in windows whose recorders may be dead.
+/// The sessions in windows whose recorders may be dead.
 struct Memory {
     /// Identities of sessions in the user's own window.
     uuids: Vec<[u8; 16]>,
-    /// Folders of sessions over several users whose parts nobody has recovered.
+    /// Folders of sessions over several users that are not recovered in all windows.
     folders: Vec<PathBuf>,
 }
 
 impl Memory {
-    /// Looks into the user's window in the folder `windows`, and at what is kept in `run`.
-    fn look(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
+    /// Reads the user's window in the folder `windows`, and the origin files in `run`.
+    fn read(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
         let kept = origin_file::left_behind(run)?;
         let folders = kept.into_iter().map(|kept| kept.origin.root).collect();
-        let home = match Home::open_for(windows, crate::common::user::user(), false) {
-            Ok(home) => home,
-            // What was in it is gone.
+        let handle = match WindowHandle::open_for(windows, crate::common::user::user(), false) {
+            Ok(handle) => handle,
+            // Its contents are lost.
             Err(RecordError::Window(
                 _,
                 OpenError::Absent | OpenError::Truncated | OpenError::NotAWindow,
             )) => return Ok(Self { uuids: Vec::new(), folders }),
             Err(error) => return Err(error),
         };
-        let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+        let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
         let there = sessions.filter(|it| it.state.load(Ordering::Relaxed) != state::FREE);
         let uuids = there.map(uuid_of).collect();
-        home.close();
+        handle.close();
         Ok(Self { uuids, folders })
     }
 
@@ -109,32 +109,32 @@ impl Memory {
 }
 
 impl RunFolder {
-    /// What is left of session `name`, whose recorder is dead.
+    /// Returns the remains of session `name`, whose recorder is dead.
     ///
     /// # Errors
     ///
-    /// If it cannot be known, as where the user's window cannot be opened, or the folder is another
-    /// user's: what stands there is not to be believed.
+    /// If it cannot be known, as when the user's window cannot be opened, or the folder is another
+    /// user's: its contents are not to be believed.
     pub fn left_of(&self, name: &str) -> Result<Dead, RecordError> {
         self.check()?;
         let Some(identity) = self.identity_of(name) else { return Ok(Dead::default()) };
-        let is_in_memory = Memory::look(self, &crate::window::handle::folder())?.has(&identity);
-        let is_kernel_left = kernel::recover::is_left(&identity.folder);
+        let is_in_memory = Memory::read(self, &crate::window::handle::folder())?.has(&identity);
+        let is_kernel_left = kernel::recover::is_incomplete(&identity.folder);
         Ok(Dead { folder: Some(identity.folder), is_in_memory, is_kernel_left })
     }
 
-    /// Completes what dead sessions recorded of the kernel, as far as that goes, and says so.
-    /// Whether there was any.
-    pub(crate) fn settle_kernels(&self, notices: &Notices) -> bool {
+    /// Completes the kernel events of dead sessions, as far as possible, and reports that. Returns
+    /// true if there was any.
+    pub(crate) fn complete_kernel_parts(&self, notices: &Notices) -> bool {
         let names = self.check().and_then(|_| self.names()).unwrap_or_default();
         let dead = names.iter().filter(|name| !self.is_alive(name));
         let identities = dead.filter_map(|name| self.identity_of(name));
-        let settled = identities.filter(|one| kernel::recover::settle(&one.folder, notices));
+        let settled = identities.filter(|one| kernel::recover::complete(&one.folder, notices));
         settled.count() > 0
     }
 
-    /// Removes the names of dead sessions of which nothing is in memory any more, in the user's
-    /// window in the folder `windows` or in others', and whose traces are complete.
+    /// Removes the names of dead sessions without events in memory, in the user's window in the
+    /// folder `windows` or in others', whose traces are complete.
     pub(crate) fn clean_recovered(&self, windows: &Path) -> Result<(), RecordError> {
         self.check()?;
         let mut names = self.names()?;
@@ -142,10 +142,10 @@ impl RunFolder {
         if names.is_empty() {
             return Ok(());
         }
-        let memory = Memory::look(self, windows)?;
+        let memory = Memory::read(self, windows)?;
         let is_left = |name: &str| {
             self.identity_of(name).is_some_and(|identity| {
-                memory.has(&identity) || kernel::recover::is_left(&identity.folder)
+                memory.has(&identity) || kernel::recover::is_incomplete(&identity.folder)
             })
         };
         names.iter().filter(|name| !is_left(name)).for_each(|name| self.clean(name));
@@ -166,7 +166,7 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::control::origin_file::{Kept, Origin};
+    use crate::control::origin_file::{Origin, OriginFile};
     use crate::trace::layout::WindowFolder;
 
     fn identity(folder: &[u8]) -> Identity {
@@ -188,19 +188,19 @@ mod tests {
         assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "of the dead, too");
     }
 
-    /// Of a session over several users, of which a part is left.
+    /// A session over several users, with an unrecovered window.
     #[test]
     fn who_does_not_begin_leaves_what_is_known_of_the_dead() {
         let temporary = TemporaryFolder::new();
         let run = RunFolder::at(temporary.join("run"));
         let (uuid, root) = ([0xa5; 16], PathBuf::from("/t"));
         let part = Origin { uuid, folder: WindowFolder::own(), root };
-        let part = Kept::new(&run, part).expect("a part");
+        let part = OriginFile::new(&run, part).expect("a part");
         fs::write(run.file("web", LOCK), identity(b"/t").text()).expect("a file");
         fs::write(run.socket("web"), "").expect("a file");
         let living = run.claim("web").expect("the name");
         assert_eq!(run.identity_of("web"), Some(identity(b"/t")));
-        // Its recorder is dead, too: a part that is locked is nobody's to recover.
+        // Its recorder is dead, too: a locked origin file is not recovered.
         drop(part);
         drop(living);
         assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "the create was refused");

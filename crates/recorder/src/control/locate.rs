@@ -1,7 +1,7 @@
-//! Where users' sockets are, and whom root may ask beside his own sessions.
+//! Locations of users' run folders, and the sessions that root may control in addition to its own.
 //!
-//! Main invariant: in a folder that is another user's, root asks, and does nothing else: it makes,
-//! locks and removes no file there, and believes no path that is written there. Who answers must be
+//! Main invariant: in another user's folder, root only sends requests: it makes, locks and removes
+//! no file there, and believes no path that is written there. The answering process must belong to
 //! that user.
 
 use std::ffi::OsString;
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use super::{FOLDER_VARIABLE, RunFolder};
 use crate::error::RecordError;
 
-/// Where systemd-logind(8) makes the folders for users' run time.
+/// Folder in which systemd-logind(8) makes users' runtime folders.
 const RUN_TIME: &str = "/run/user";
 
 impl RunFolder {
-    /// The calling user's, which need not be there.
+    /// Returns the calling user's, which need not exist.
     pub fn new() -> Self {
         let user = crate::common::user::user();
         let called_by_sudo = sudo_user().filter(|caller| *caller == user);
-        // Of a root who became this user it may be there still.
+        // The environment of a root process that became this user may still name root's.
         let is_ours = |folder: &OsString| {
             fs::symlink_metadata(folder).map_or(true, |status| status.uid() == user)
         };
@@ -30,13 +30,13 @@ impl RunFolder {
         Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
     }
 
-    /// Whether the environment names it (`TRACKWAY_RUN_DIR`).
+    /// Returns true if the environment names it (`TRACKWAY_RUN_DIR`).
     pub fn is_named() -> bool {
         std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
     }
 
-    /// The calling user's, and behind it, under sudo(8), that of the user who called it: there are
-    /// the sessions of `sudo trackway record`, which records as that user.
+    /// Returns the calling user's, and after it, under sudo(8), that of the user who called it: it
+    /// has the sessions of `sudo trackway record`, which records as that user.
     pub fn all() -> Vec<Self> {
         let caller = sudo_user().filter(|_| crate::common::user::user() == 0 && !Self::is_named());
         let others = caller.map(|caller| {
@@ -47,24 +47,25 @@ impl RunFolder {
         std::iter::once(Self::new()).chain(others).collect()
     }
 
-    /// Where session `name` is asked: the first of [`Self::all`] that has its socket, or the
-    /// calling user's.
+    /// Returns the run folder of session `name`: the first of [`Self::all`] that has its socket, or
+    /// the calling user's.
     pub fn of(name: &str) -> Self {
         let has_it = |folder: &Self| fs::symlink_metadata(folder.socket(name)).is_ok();
         Self::all().into_iter().find(has_it).unwrap_or_default()
     }
 
-    /// Whether it is the calling user's own, as far as there is one.
+    /// Returns true if it is the calling user's own, as far as there is one.
     pub fn is_own(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// Whose it is, where the calling user may ask sessions there; none: it is not there.
+    /// Returns its owner, if the calling user may control sessions there; `None`: the folder does
+    /// not exist.
     ///
     /// # Errors
     ///
-    /// If others could answer in the place of a session: it is not this user's alone. Root may ask
-    /// in a folder that is another user's alone.
+    /// If others could answer in the place of a session, because the folder is not this user's
+    /// alone. Root may send requests in a folder that is another user's alone.
     pub(crate) fn owner(&self) -> Result<Option<u32>, RecordError> {
         let refused = match self.check() {
             Ok(is_there) => return Ok(is_there.then(crate::common::user::user)),
@@ -80,13 +81,13 @@ impl RunFolder {
     }
 }
 
-/// The user who called sudo(8), if he is not root.
+/// Returns the user who called sudo(8), unless that is root.
 fn sudo_user() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok().filter(|uid| *uid != 0)
 }
 
-/// The folder for a user's run time where no environment says it, as under sudo(8): his own
-/// commands look there.
+/// Returns a user's runtime folder if no environment names it, as under sudo(8): the user's own
+/// commands use it.
 fn run_time_of(base: &Path, user: u32) -> Option<OsString> {
     let path = base.join(user.to_string());
     let is_his = |status: fs::Metadata| {
@@ -95,8 +96,8 @@ fn run_time_of(base: &Path, user: u32) -> Option<OsString> {
     fs::symlink_metadata(&path).is_ok_and(is_his).then(|| path.into())
 }
 
-/// Where a user's sockets are. Root's are in one place, if none is `named`, whatever the folder for
-/// its run time is: those that systemd started are to be found from a shell.
+/// Returns the path of a user's run folder. If none is `named`, root's has a fixed place, whatever
+/// its runtime folder is: sessions that systemd started are to be found from a shell.
 fn path_of(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
     // basedir-spec: a relative one is to be ignored.
     let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());

@@ -8,8 +8,8 @@
 //!     UUID.part    where the trace of a session in another user's window is: `origin_file`
 //! ```
 //!
-//! Nobody but the user (and root) gets there; who connects is asked for by the kernel all the same.
-//! What root does in another user's folder: `locate`.
+//! Only the user (and root) gets there; the kernel reports the user of each connection all the
+//! same. Root in another user's folder: `locate`.
 
 pub mod client;
 mod dead_sessions;
@@ -35,14 +35,14 @@ pub use request_parser::Requests;
 use crate::common::files::open_regular;
 use crate::error::RecordError;
 
-/// Environment variable that says where control sockets are.
+/// Environment variable with the folder of control sockets.
 const FOLDER_VARIABLE: &str = "TRACKWAY_RUN_DIR";
 const SOCKET: &str = "sock";
 const LOCK: &str = "lock";
 const LOG: &str = "log";
 
-/// How often a name is tried, and how long between: whoever looks whether its recorder lives, or
-/// removes what a dead one left, has the lock for a moment.
+/// Number of attempts to take a name, and the pause between them: a process that checks whether its
+/// recorder lives, or removes a dead one's files, has the lock for a moment.
 const CLAIM_TRIES: usize = 20;
 const CLAIM_PAUSE: Duration = Duration::from_millis(1);
 
@@ -53,13 +53,13 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// This one.
+    /// Makes one of this path.
     #[cfg(test)]
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -68,7 +68,7 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or somebody else could get there.
+    /// If it cannot be made, or other users could get there.
     pub fn make(&self) -> Result<(), RecordError> {
         match DirBuilder::new().mode(0o700).create(&self.path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -79,11 +79,11 @@ impl RunFolder {
         self.check().map(|_| ())
     }
 
-    /// Whether it is there.
+    /// Returns true if it exists.
     ///
     /// # Errors
     ///
-    /// If it is not this user's alone: who made it could answer in the place of a session.
+    /// If it is not this user's alone: its owner could answer in the place of a session.
     pub fn check(&self) -> Result<bool, RecordError> {
         let status = match fs::symlink_metadata(&self.path) {
             Ok(status) => status,
@@ -97,7 +97,7 @@ impl RunFolder {
         Ok(true)
     }
 
-    /// Names of the sessions that have a socket, in order; their recorders may be gone.
+    /// Returns the names of the sessions that have a socket, in order; their recorders may be dead.
     ///
     /// # Errors
     ///
@@ -123,31 +123,31 @@ impl RunFolder {
         self.path.join(format!("{name}.{kind}"))
     }
 
-    /// The socket of session `name`.
+    /// Returns the socket of session `name`.
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.file(name, SOCKET)
     }
 
-    /// What the recorder of session `name` had to say.
+    /// Returns the path of the log of session `name`.
     pub fn log(&self, name: &str) -> PathBuf {
         self.file(name, LOG)
     }
 
-    /// Whether the recorder of session `name` lives.
+    /// Returns true if the recorder of session `name` lives.
     pub fn is_alive(&self, name: &str) -> bool {
         open_regular(&self.file(name, LOCK), fs::OpenOptions::new().read(true))
             .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
             || self.is_answered(name)
     }
 
-    /// Removes what a dead recorder left; what may be a living one's stays.
+    /// Removes the files of a dead recorder; those that may be a living one's stay.
     pub fn clean(&self, name: &str) {
         if !self.is_own() {
             return;
         }
-        // As long as we have the name, nobody else takes it.
+        // No other process takes the name while we have it.
         let Ok(Some(lock)) = self.hold(name) else { return };
-        // Whoever has lost his lock file has the name all the same.
+        // A recorder whose lock file was removed still has the name.
         match self.is_answered(name) {
             true => self.leave_to_the_living(name),
             false => self.remove(name),
@@ -155,9 +155,8 @@ impl RunFolder {
         drop(lock);
     }
 
-    /// Whether somebody is at the socket of session `name`: where its lock file was removed, as
-    /// with the temporary files of a machine that are old, nothing else tells that its recorder
-    /// lives.
+    /// Returns true if a recorder accepts at the socket of session `name`: if its lock file was
+    /// removed, as old temporary files are, nothing else shows that the recorder lives.
     fn is_answered(&self, name: &str) -> bool {
         UnixStream::connect(self.socket(name)).is_ok()
     }
@@ -170,13 +169,13 @@ impl RunFolder {
 
     /// Removes the files of session `name`, which is ours.
     fn remove(&self, name: &str) {
-        // The lock last: until it is gone, the name is taken. What stays is no harm.
+        // The lock last: until it is removed, the name is taken. Files that stay are harmless.
         for kind in [SOCKET, LOG, LOCK] {
             let _ = fs::remove_file(self.file(name, kind));
         }
     }
 
-    /// Takes the name of a session, for as long as what is returned lives.
+    /// Takes the name of a session, for the lifetime of the result.
     ///
     /// # Errors
     ///
@@ -190,7 +189,7 @@ impl RunFolder {
                     self.leave_to_the_living(name);
                     break;
                 }
-                // Until we write down our own, what the dead one wrote stays.
+                // The dead session's identity stays until ours is written down.
                 let is_of_the_dead = Cell::new(self.identity_of(name).is_some());
                 let (folder, name) = (self.clone(), name.to_owned());
                 return Ok(Claimed { folder, name, lock, identity: None, is_of_the_dead });
@@ -200,14 +199,14 @@ impl RunFolder {
         Err(RecordError::SessionExists(name.to_owned()))
     }
 
-    /// Locks a name; `None`: somebody else has it.
+    /// Locks a name; `None`: another process has it.
     fn hold(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.file(name, LOCK);
         let mut options = fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
         let lock = open_regular(&path, options)?;
         match lock.try_lock() {
-            // Whoever had it before may have removed it at its end.
+            // The previous owner may have removed it at its end.
             Ok(()) => Ok(is_at(&lock, &path).then_some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
@@ -215,13 +214,13 @@ impl RunFolder {
     }
 }
 
-/// Writes `text` in the place of what a file has.
+/// Replaces the contents of a file by `text`.
 fn write_anew(file: &File, text: &[u8]) -> io::Result<()> {
     // From its begin: it may have been written before.
     file.set_len(0).and_then(|()| file.write_all_at(text, 0))
 }
 
-/// Whether this file is the one at `path`.
+/// Returns true if this file is the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |status: fs::Metadata| (status.dev(), status.ino());
     let ours = file.metadata().map(identity);
@@ -234,21 +233,21 @@ impl Default for RunFolder {
     }
 }
 
-/// The name of a session that is ours. Its files go with it, unless they say of a dead session, of
-/// which something is left, what it was.
+/// The name of a session of ours. Its files are removed with it, unless they have the identity of a
+/// dead session that is not recovered.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
     lock: File,
-    /// What was written down.
+    /// The identity that was written down.
     identity: Option<Identity>,
-    /// The lock file still says which trace a dead recorder recorded.
+    /// The lock file still has the identity of a dead recorder's trace.
     is_of_the_dead: Cell<bool>,
 }
 
 impl Claimed {
-    /// Writes down which trace is recorded, for whoever finds this name if we are killed.
+    /// Writes down the identity of the trace, for recovery if we are killed.
     pub(crate) fn keep(&mut self, identity: Identity) -> Result<(), RecordError> {
         let path = self.folder.file(&self.name, LOCK);
         self.is_of_the_dead.set(false);
@@ -257,14 +256,15 @@ impl Claimed {
         written.map_err(RecordError::io("write", path))
     }
 
-    /// The folder of the trace of the dead recorder that had this name, until we have one.
+    /// Returns the trace folder of the dead recorder that had this name, until we write down our
+    /// own.
     pub(crate) fn folder_of_the_dead(&self) -> Option<PathBuf> {
         let is_there = self.is_of_the_dead.get();
         is_there.then(|| self.folder.identity_of(&self.name)).flatten().map(|dead| dead.folder)
     }
 
-    /// Keeps the lock file there and new: it is made again if it was removed, and whoever removes
-    /// files by their age leaves it. What cannot be done is tried again the next time.
+    /// Keeps the lock file present and new: it is made again if it was removed, and tools that
+    /// remove old files leave it. A failure is retried the next time.
     pub(crate) fn refresh(&mut self) {
         if !self.take_back() {
             return;
@@ -273,9 +273,9 @@ impl Claimed {
         let _ = self.lock.set_times(FileTimes::new().set_accessed(now).set_modified(now));
     }
 
-    /// Makes the lock file again if it was removed. Whether it is ours then: somebody may have it,
-    /// for a moment, who looks whether the name is free; or for good, where all of our files were
-    /// removed.
+    /// Makes the lock file again if it was removed. Returns true if it is ours then: another
+    /// process may have it, for a moment, to check whether the name is free; or for good, if all of
+    /// our files were removed.
     fn take_back(&mut self) -> bool {
         if is_at(&self.lock, &self.folder.file(&self.name, LOCK)) {
             return true;
@@ -288,7 +288,7 @@ impl Claimed {
         true
     }
 
-    /// Opens the log, anew.
+    /// Opens the log, empty.
     pub(crate) fn open_log(&self) -> Result<File, RecordError> {
         let path = self.folder.log(&self.name);
         let mut options = fs::OpenOptions::new();
@@ -303,7 +303,7 @@ impl Drop for Claimed {
             return;
         }
         // Where it cannot be known, something may be left.
-        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_something());
+        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_recoverable());
         if !self.is_of_the_dead.get() || is_over() {
             self.folder.remove(&self.name);
         }
@@ -358,8 +358,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 
-    /// Somebody has the name, and the lock file is another one, or none: as where the temporary
-    /// files of a machine are removed by their age.
+    /// Another process has the name, and the lock file is another one, or none: as if the machine's
+    /// old temporary files were removed.
     #[test]
     fn what_is_left_of_the_living_is_not_cleaned() {
         let temporary = TemporaryFolder::new();
@@ -402,7 +402,7 @@ mod tests {
         let status = fs::metadata(&path).expect("it is there");
         let times = [status.accessed(), status.modified()].map(|time| time.expect("a time"));
         assert!(times.iter().all(|time| *time > long_ago + Duration::from_secs(3600)));
-        // Whoever has it at that moment is not disturbed.
+        // A process that has it at that moment is not disturbed.
         fs::remove_file(&path).expect("ours");
         let other = folder.hold("web").expect("a file").expect("it is free");
         web.refresh();
@@ -410,7 +410,8 @@ mod tests {
         drop(other);
         web.refresh();
         assert!(is_at(&web.lock, &path) && folder.is_alive("web"));
-        // Nor are the files of who has the name for good, where all of them were removed.
+        // Nor are the files of a process that has the name for good, after all of them were
+        // removed.
         fs::remove_dir_all(folder.path()).expect("ours");
         let other = folder.claim("web").expect("it is free");
         other.open_log().expect("a file");
@@ -419,7 +420,7 @@ mod tests {
         assert!(folder.is_alive("web") && folder.log("web").exists());
     }
 
-    /// Who had opened the lock file of the one before has locked nothing.
+    /// A process that had opened the previous lock file has locked nothing.
     #[test]
     fn a_lock_on_the_file_of_the_one_before_is_none() {
         let temporary = TemporaryFolder::new();
@@ -434,8 +435,8 @@ mod tests {
         assert!(!is_at(&before, &path) && before.try_lock().is_ok());
     }
 
-    /// Sessions of one name that come and go, while it is cleaned all the time. Each finds what is
-    /// its own as long as it lives.
+    /// Sessions of one name begin and end, while it is cleaned all the time. Each keeps its files
+    /// as long as it lives.
     #[test]
     fn cleaning_takes_nothing_from_those_who_come_and_go() {
         let temporary = TemporaryFolder::new();
@@ -463,7 +464,7 @@ mod tests {
         });
     }
 
-    /// Opening it to read would wait for who writes, and the other way round.
+    /// Opening it to read would wait for a writer, and the other way round.
     #[test]
     fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
         let temporary = TemporaryFolder::new();

@@ -1,8 +1,8 @@
-//! Which trace a session in another user's window is of, kept where that user does not get to.
+//! The traces of sessions in other users' windows, written down where those users have no access.
 //!
-//! What stands in a window is its user's to write. So a recorder of several users' windows puts no
-//! path there, and whoever recovers after it believes none from there: it is in a file of the
-//! recorder's user, in the folder of control sockets, for each window that is recorded.
+//! The contents of a window can be written by its user. So a recorder of several users' windows
+//! writes no path there, and recovery believes none from there: the path is in a file of the
+//! recorder's user, in the run folder, one for each window that is recorded.
 //!
 //! ```text
 //! UUID.part    locked (flock(2)) while the recorder lives; gone once the window's part is complete
@@ -26,27 +26,27 @@ const PART: &str = "part";
 /// Largest file that is read back, in bytes: two numbers and a path.
 const BYTES_MAX: u64 = 16 << 10;
 
-/// Where one window's part of a session is.
+/// The place of a session's trace for one window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// Identity of the trace, and of the session in the window.
     pub(crate) uuid: [u8; 16],
-    /// Whose window, and where in the trace.
+    /// The user of the window, and its folder in the trace.
     pub(crate) folder: WindowFolder,
     /// The folder of the session's trace, absolute.
     pub(crate) root: PathBuf,
 }
 
-/// An origin that is ours: whoever recovers leaves it alone as long as this lives.
+/// An origin file that this process has locked: recovery leaves it alone as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct OriginFile {
     pub(crate) origin: Origin,
-    /// The lock goes with it.
+    /// Its lock is released with it.
     _file: File,
     path: PathBuf,
 }
 
-impl Kept {
+impl OriginFile {
     /// Keeps an origin that is new.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Kept {
             .mode(0o600)
             .open(&path)
             .map_err(fail())?;
-        // Whoever comes in between finds no text, and leaves it alone.
+        // A recovery that comes in between finds no text, and leaves it alone.
         let kept = match file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::Error(error)) => Err(error),
@@ -77,19 +77,19 @@ impl Kept {
         Ok(Self { origin, _file: file, path })
     }
 
-    /// Forgets it: nothing of it is in the window any more.
+    /// Removes the file: no event of the session is in the window any more.
     pub(crate) fn forget(self) {
-        // What stays is found to be of nothing by whoever recovers next.
+        // A file that stays is found to be of no session by the next recovery.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The origins whose recorders are dead, ours as long as they live here.
+/// Returns the origin files of dead recorders, locked by this process as long as they live here.
 ///
 /// # Errors
 ///
 /// If the folder cannot be read, or is not this user's alone.
-pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<Kept>, RecordError> {
+pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<OriginFile>, RecordError> {
     if !run.check()? {
         return Ok(Vec::new());
     }
@@ -102,13 +102,13 @@ pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<Kept>, RecordError> {
     Ok(paths.into_iter().filter_map(|path| take(&path)).collect())
 }
 
-fn take(path: &Path) -> Option<Kept> {
+fn take(path: &Path) -> Option<OriginFile> {
     let file = open_regular(path, fs::OpenOptions::new().read(true)).ok()?;
     file.try_lock().ok()?;
     let mut text = Vec::new();
     (&file).take(BYTES_MAX).read_to_end(&mut text).ok()?;
     let uuid = uuid_of(path.file_stem()?.to_str()?)?;
-    Some(Kept { origin: Origin::read(uuid, &text)?, _file: file, path: path.to_owned() })
+    Some(OriginFile { origin: Origin::read(uuid, &text)?, _file: file, path: path.to_owned() })
 }
 
 impl Origin {
@@ -134,12 +134,12 @@ fn file_of(run: &RunFolder, uuid: &[u8; 16]) -> PathBuf {
     run.path().join(format!("{}.{PART}", digits_of(uuid)))
 }
 
-/// An identity as 32 hexadecimal digits.
+/// Returns an identity as 32 hexadecimal digits.
 pub(crate) fn digits_of(uuid: &[u8; 16]) -> String {
     uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The identity that these digits are.
+/// Parses these digits of an identity.
 pub(crate) fn uuid_of(digits: &str) -> Option<[u8; 16]> {
     let number = u128::from_str_radix(digits, 16).ok()?;
     (digits.len() == 32).then(|| number.to_be_bytes())
@@ -163,13 +163,13 @@ mod tests {
         let run = RunFolder::at(temporary.join("run"));
         assert!(left_behind(&run).expect("nothing").is_empty());
         let dead = origin(1, b"/var/log/odd\nname \xff");
-        drop(Kept::new(&run, dead.clone()).expect("kept"));
-        let alive = Kept::new(&run, origin(2, b"/tmp/trace")).expect("kept");
-        assert!(Kept::new(&run, dead.clone()).is_err(), "it is there");
+        drop(OriginFile::new(&run, dead.clone()).expect("kept"));
+        let alive = OriginFile::new(&run, origin(2, b"/tmp/trace")).expect("kept");
+        assert!(OriginFile::new(&run, dead.clone()).is_err(), "it is there");
         let found = left_behind(&run).expect("the folder");
         assert_eq!(found.iter().map(|kept| &kept.origin).collect::<Vec<_>>(), [&dead]);
         assert!(left_behind(&run).expect("the folder").is_empty(), "one at a time recovers");
-        found.into_iter().for_each(Kept::forget);
+        found.into_iter().for_each(OriginFile::forget);
         drop(alive);
         let found = left_behind(&run).expect("the folder");
         assert_eq!(found.len(), 1);

@@ -5,21 +5,21 @@
 
 use trackway_session::protocol::{LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Refusal, Request};
 
-/// What a client has sent that has not been looked at.
+/// Bytes of a client that have not been parsed.
 #[derive(Debug, Default)]
 pub struct Requests {
     bytes: Vec<u8>,
-    /// Where the line begins that is next.
+    /// Start of the next line.
     begin: usize,
-    /// Up to where there is no line's end behind `begin`.
+    /// End of the bytes after `begin` that contain no line end.
     searched: usize,
-    /// A line was too long: nothing behind it is looked at.
+    /// A line was too long: later bytes are ignored.
     is_over: bool,
 }
 
 impl Requests {
-    /// Takes in what has come. Kept is what [`Self::next_request`] has not given out: who wants to
-    /// hold little asks for all of that first.
+    /// Adds received bytes. They are kept until [`Self::next_request`] has returned their requests:
+    /// a caller that wants to hold little takes those first.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.is_over {
             return;
@@ -30,9 +30,9 @@ impl Requests {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What the next line asks for that has come whole, or why that is no request; none: no line
-    /// has. Of a line longer than [`LINE_BYTES_MAX`] bytes, without its end, this is said once, and
-    /// [`Self::is_over`] afterwards.
+    /// Returns the request in the next complete line, or why that is none; `None`: no line is
+    /// complete. For a line longer than [`LINE_BYTES_MAX`] bytes, even without its end, returns the
+    /// refusal once; [`Self::is_over`] is true afterwards.
     pub fn next_request(&mut self) -> Option<Result<Request, Refusal>> {
         self.search();
         let line = &self.bytes[self.begin..self.searched];
@@ -50,18 +50,18 @@ impl Requests {
         Some(request)
     }
 
-    /// Whether [`Self::next_request`] has something to say.
+    /// Returns true if [`Self::next_request`] has a result.
     pub fn has_request(&mut self) -> bool {
         self.search();
         self.searched < self.bytes.len() || self.searched - self.begin > LINE_BYTES_MAX
     }
 
-    /// Whether nothing more will be said, whatever comes.
+    /// Returns true if there are no more requests, whatever arrives.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Goes on to the end of the line, or of what there is.
+    /// Searches for the end of the line, up to the end of the bytes.
     fn search(&mut self) {
         let rest = &self.bytes[self.searched..];
         self.searched += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
@@ -73,7 +73,7 @@ fn parse(line: &[u8]) -> Result<Request, Refusal> {
     let message: Message = match serde_json::from_slice(line) {
         Ok(message) => message,
         Err(error) => {
-            // Of another version it may say what is unknown here.
+            // A request of another version may have unknown parts.
             return Err(match version_of(line) {
                 Some(version) if version != PROTOCOL_VERSION => other_version(version),
                 _ => Refusal::new(format!("this is no request: {error}")),

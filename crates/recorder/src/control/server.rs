@@ -1,4 +1,4 @@
-//! The recorder's end of a control socket: many clients, none of whom it ever waits for.
+//! The recorder's end of a control socket: many clients, none of which it ever waits for.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,36 +19,37 @@ use trackway_sys::wait::{self, Awaited};
 use super::{Claimed, Identity, Requests};
 use crate::error::RecordError;
 
-/// Most clients at a time; more are told so, and let go.
+/// Most clients at a time; further ones are refused.
 pub(super) const CLIENTS_MAX: usize = 64;
-/// Most bytes that wait for a client to read them; who reads too little is let go.
+/// Most bytes that wait for a client to read them; a client that reads too little is disconnected.
 const WAITING_BYTES_MAX: usize = ANSWER_BYTES_MAX;
 /// Most bytes that are read from a client in one turn.
 const TURN_BYTES: usize = 64 << 10;
-/// How long nobody is let in after the system could not do it, as where no descriptor is left: who
-/// waits stays there, and would wake the recorder at once, again and again.
+/// Pause of accepting after the system failed to accept, as without free descriptors: waiting
+/// clients stay in the queue, and would wake the recorder at once, again and again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// How often it is seen whether the files of a name are there, and how old they become. Whoever
-/// removes old files waits for days.
+/// Period between two checks of a name's files, which is also their greatest age. Tools that remove
+/// old files wait for days.
 const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 /// Most requests of a client that are refused at the end.
 const REST_MAX: usize = 1000;
-/// How long clients have at the end to read what waits for them, all together.
+/// Time that all clients together have at the end to read their answers.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A session's control socket.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// First, so that it goes first: who sees its connection end may take the name.
+    /// First, so that it is dropped first: a client that finds its connection closed may take the
+    /// name.
     name: Claimed,
     pub(super) listener: UnixListener,
-    /// A descriptor that is kept for when no other is left: who waits then is told so.
+    /// A descriptor in reserve, to refuse a waiting client when no other is left.
     pub(super) reserve: Option<File>,
-    /// Until when nobody is let in.
+    /// End of the pause of accepting.
     pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
     next: Client,
-    /// When it is seen again that the files of its name are there.
+    /// Time of the next check of the name's files.
     refresh: Instant,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct Server {
 pub(super) struct Connection {
     client: Client,
     stream: UnixStream,
-    /// What has come from it.
+    /// Its requests.
     requests: Requests,
     /// Bytes that the client has not read.
     pub(super) waiting: Vec<u8>,
@@ -67,7 +68,7 @@ pub(super) struct Connection {
 }
 
 impl Server {
-    /// Opens the socket of the session whose name this is.
+    /// Opens the socket of the session of this name.
     pub(crate) fn open(name: Claimed) -> Result<Self, RecordError> {
         let path = name.folder.socket(&name.name);
         // A dead recorder's: the name is ours now.
@@ -83,7 +84,7 @@ impl Server {
         Ok(Self { name, listener, reserve, pause: None, clients, next, refresh })
     }
 
-    /// Keeps the files of its name there, which somebody may remove: who finds none finds no
+    /// Keeps the files of its name present, which tools may remove: without them a client finds no
     /// session.
     fn refresh(&mut self) {
         if Instant::now() < self.refresh {
@@ -104,14 +105,14 @@ impl Server {
         self.name.keep(identity)
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> Vec<Awaited> {
         let of = |connection: &Connection| {
             let fd = connection.stream.as_raw_fd();
             match (connection.waiting.is_empty(), connection.is_ending) {
                 (true, _) => Awaited::readable(fd),
                 (false, false) => Awaited::readable_or_writable(fd),
-                // Whose end has come is always readable.
+                // After its end it is always readable.
                 (false, true) => Awaited::writable(fd),
             }
         };
@@ -120,10 +121,10 @@ impl Server {
         lets_in.into_iter().chain(self.clients.iter().map(of)).collect()
     }
 
-    /// Lets clients in, writes what waits, reads what has come: whole requests, with who asks. One
-    /// of each client in a turn: however many it sends, between them the recorder looks at its
-    /// buffers, and at the other clients. What somebody asked who is not there any more is dropped:
-    /// who waited in vain for its answer, and went, does not expect that it is done later.
+    /// Accepts clients, writes answers, and reads whole requests, each with its client. At most one
+    /// of each client in a turn: between a client's requests the recorder serves its buffers and
+    /// the other clients. Requests of clients that have disconnected are dropped: a client that
+    /// gave up waiting does not expect that its request is served later.
     pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
         self.refresh();
         self.let_in();
@@ -146,7 +147,7 @@ impl Server {
         asked
     }
 
-    /// Whether the next turn has requests without waiting for more to come.
+    /// Returns true if the next turn has requests without waiting for more to come.
     pub(crate) fn has_requests(&mut self) -> bool {
         self.clients.iter_mut().any(Connection::has_request)
     }
@@ -166,7 +167,7 @@ impl Server {
         for _ in 0..CLIENTS_MAX {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
-                // Nobody waits.
+                // No client waits.
                 Err(error) if is_for_later(&error) => return,
                 Err(error) if is_without_descriptor(&error) && self.turn_away() => continue,
                 Err(_) => {
@@ -186,8 +187,8 @@ impl Server {
         }
     }
 
-    /// Tells who waits that no descriptor is left, by means of the one that is kept for that;
-    /// whether somebody was told.
+    /// Refuses a waiting client because no descriptor is left, by means of the reserved one;
+    /// returns true if a client was accepted for that.
     fn turn_away(&mut self) -> bool {
         if self.reserve.take().is_none() {
             return false;
@@ -201,12 +202,13 @@ impl Server {
             let hint = "raise its limit: prlimit --nofile=SOFT:HARD --pid PID";
             connection.answer(&Answer::Refused(Refusal::new(why).with_hint(hint)));
         }
-        // Behind the connection, whose place it takes.
+        // After the connection is closed, whose descriptor it reuses.
         self.reserve = reserve();
         is_told
     }
 
-    /// Whether one more can be let in, once those are let go who have gone.
+    /// Returns true if one more client can be accepted, after those that have disconnected are
+    /// removed.
     fn has_room(&mut self) -> bool {
         if self.clients.len() == CLIENTS_MAX {
             self.clients.retain(|connection| !connection.has_hung_up());
@@ -221,33 +223,34 @@ impl Server {
         }
     }
 
-    /// Notes that a client wants events at once, as long as it is there.
+    /// Notes that a client follows, as long as it is connected.
     pub(crate) fn follow(&mut self, client: Client) {
         if let Some(connection) = self.clients.iter_mut().find(|one| one.client == client) {
             connection.is_following = true;
         }
     }
 
-    /// Whether somebody wants events at once.
+    /// Returns true if a client follows, which needs events at once.
     pub(crate) fn is_followed(&self) -> bool {
         self.clients.iter().any(|connection| connection.is_following)
     }
 
-    /// Refuses what was asked and has not been looked at, at the end: the rest of what somebody has
-    /// sent at once, and what comes from those who wait to be let in.
-    pub(crate) fn refuse_the_rest(&mut self, why: &Refusal) {
+    /// Refuses the requests that were not served, at the end: the rest of each client's, and those
+    /// of clients that wait to be accepted.
+    pub(crate) fn refuse_pending(&mut self, why: &Refusal) {
         self.let_in();
         for connection in &mut self.clients {
-            connection.refuse_the_rest(why);
+            connection.refuse_pending(why);
         }
     }
 
-    /// Gives clients what waits for them, at the end: as far as they read it in a moment.
+    /// Sends clients their answers, at the end, as far as they read them in a moment.
     pub(crate) fn flush(&mut self) {
         let end = Instant::now() + END_PATIENCE;
         loop {
             self.clients.iter_mut().for_each(Connection::write);
-            // Who has read all stays: the end of the connection says that the name is free.
+            // A client that has read all stays: the end of the connection shows that the name is
+            // free.
             self.clients.retain(|connection| !connection.is_gone);
             let slow = self.clients.iter().filter(|connection| !connection.waiting.is_empty());
             let of = |connection: &Connection| Awaited::writable(connection.stream.as_raw_fd());
@@ -263,22 +266,22 @@ impl Server {
     }
 }
 
-/// A descriptor of nothing.
+/// Opens a descriptor without purpose.
 fn reserve() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-/// Makes a socket that nobody is at yet.
+/// Makes a socket without clients yet.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
-    // The folder keeps others away meanwhile.
+    // The folder keeps other users away until then.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
 impl Connection {
-    /// With somebody who may ask.
+    /// Makes the connection of a client that is allowed to send requests.
     fn of(client: Client, stream: UnixStream) -> Option<Self> {
         let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
         let may_ask = user.is_ok_and(|user| user == 0 || user == crate::common::user::user());
@@ -298,16 +301,16 @@ impl Connection {
         }
     }
 
-    /// The next request, or why it is none, if a line has come whole.
+    /// Returns the next request, or why it is none, if a line is complete.
     fn read(&mut self) -> Option<Result<Request, Refusal>> {
-        // What it asked before its end is asked all the same, but not by who is gone.
+        // Requests from before its end are served, unless the client has disconnected.
         if !self.has_request() && !self.is_ending && !self.is_gone {
             self.receive();
         }
         if self.is_gone { None } else { self.requests.next_request() }
     }
 
-    /// Whether nobody is at the other end any more, not even to read.
+    /// Returns true if the peer has closed the connection in both directions.
     fn has_hung_up(&self) -> bool {
         wait::is_without_reader(self.stream.as_raw_fd()).unwrap_or(true)
     }
@@ -316,7 +319,7 @@ impl Connection {
         !self.is_gone && self.requests.has_request()
     }
 
-    fn refuse_the_rest(&mut self, why: &Refusal) {
+    fn refuse_pending(&mut self, why: &Refusal) {
         for _ in 0..REST_MAX {
             match self.read() {
                 None => return,
@@ -338,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// Nothing more comes from it; what it asked for is still answered.
+    /// Notes that no more bytes come from it; its requests are still answered.
     fn end(&mut self) {
         self.is_ending = true;
         self.is_gone |= self.waiting.is_empty();
@@ -368,7 +371,7 @@ impl Connection {
     }
 }
 
-/// An answer as its line.
+/// Formats an answer as its line.
 fn line_of(answer: &Answer) -> Vec<u8> {
     let mut line = serde_json::to_vec(answer)
         .or_else(|error| serde_json::to_vec(&as_text(answer, &error)))
@@ -378,8 +381,9 @@ fn line_of(answer: &Answer) -> Vec<u8> {
     line
 }
 
-/// An answer with what JSON cannot say, which is a path that is not UTF-8 (of `trackway record`),
-/// as it is shown; where whoever asked would open that path, refused: he waits for a line.
+/// Returns an answer that JSON cannot represent, because a path is not UTF-8 (of `trackway
+/// record`), with the path as it is shown. If the client would open that path, returns a refusal:
+/// it waits for a line.
 fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
     let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
     match answer {
@@ -390,7 +394,7 @@ fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
         Answer::Snapshot(facts) => {
             Answer::Snapshot(SnapshotFacts { folder: shown(&facts.folder), ..facts.clone() })
         }
-        // Where it goes is said anew whenever it is used.
+        // The output folder is specified again at each use.
         Answer::Spec(spec) => {
             Answer::Spec(Box::new(SessionSpec { output: None, ..SessionSpec::clone(spec) }))
         }
@@ -406,7 +410,7 @@ fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
     }
 }
 
-/// Whether neither this process nor the system has a descriptor left.
+/// Returns true if this process or the system has no descriptor left.
 fn is_without_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

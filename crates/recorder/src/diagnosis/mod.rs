@@ -2,7 +2,7 @@
 //! sentences. A reason claims nothing that these facts do not show.
 //!
 //! The reasons come from the user's window and from /proc, so they describe this moment: a process
-//! that has ended gives none. Files and /proc are read with bounds; what cannot be read gives no
+//! that has ended gives none. Files and /proc are read with bounds; unreadable data gives no
 //! reason. Callers decide on the variant of a [`Reason`], never on its wording.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,7 +22,7 @@ use trackway_window::Window;
 use crate::command::library_versions::Windows;
 use crate::elf;
 use crate::filters::unmatched::near_pattern;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::processes;
 
 pub use self::reason::{ProcessName, Reason};
@@ -40,7 +40,7 @@ const FILES_MAX: usize = 4096;
 const FILES_OF_PROCESS_MAX: usize = 256;
 /// Levels of an event whose description is not known.
 const ANY_LEVEL: &[u8] = &[];
-/// How the names of the library's files begin.
+/// Prefix of the names of the library's files.
 const LIBRARY_PREFIX: &str = "libtrackway.so";
 
 /// A process with events that a recording selects.
@@ -59,7 +59,7 @@ struct Candidate {
     is_selected: bool,
 }
 
-/// Which running processes a diagnosis examines.
+/// The running processes that a diagnosis examines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All that /proc shows.
@@ -68,18 +68,18 @@ pub(crate) enum Scope {
     Only(BTreeSet<u32>),
 }
 
-/// What is known at this moment.
+/// The facts that are known at this moment.
 #[derive(Debug, Default)]
 struct Facts {
     candidates: Vec<Candidate>,
     /// Full names of the events of the window and of the processes' files.
     names: BTreeSet<String>,
     other_versions: BTreeMap<u32, Vec<ProcessName>>,
-    /// Whether a process may be a candidate: its events or the rules for it are not known.
+    /// True if a process may be a candidate: its events or the rules for it are not known.
     has_unknown: bool,
 }
 
-/// What processes are compared with.
+/// The state with which processes are compared.
 struct Surroundings<'a> {
     selection: &'a Selection,
     /// Ids of the processes in the window's table; `None`: there is no window.
@@ -101,7 +101,7 @@ pub fn diagnose(selection: &Selection) -> Vec<Reason> {
     diagnose_by(selection, |window| Some(window))
 }
 
-/// The same of a session in the background. Where it records into another window than this
+/// Finds the reasons for a session in the background. If it records into another window than this
 /// process's, nothing is claimed about windows.
 pub fn diagnose_session(session: &str, selection: &Selection) -> Vec<Reason> {
     diagnose_by(selection, |window| Some(window).filter(|window| has_session(window, session)))
@@ -112,11 +112,11 @@ fn diagnose_by(
     choose: impl FnOnce(&Window) -> Option<&Window>,
 ) -> Vec<Reason> {
     // Where the window cannot be opened, /proc alone gives reasons.
-    let seen = Home::look(|window| diagnose_in(selection, choose(window), &Scope::All));
+    let seen = WindowHandle::inspect(|window| diagnose_in(selection, choose(window), &Scope::All));
     seen.ok().flatten().unwrap_or_else(|| diagnose_in(selection, None, &Scope::All))
 }
 
-/// Whether a session of this name records into the window.
+/// Returns true if a session of this name records into the window.
 fn has_session(window: &Window, name: &str) -> bool {
     (0..SESSIONS_MAX).map(|index| window.session(index)).any(|session| {
         // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the name was there.
@@ -127,7 +127,7 @@ fn has_session(window: &Window, name: &str) -> bool {
     })
 }
 
-/// Finds out the same with a window that is open already; `None`: there is none to look into.
+/// Finds the reasons with a window that is open already; `None`: there is none.
 pub(crate) fn diagnose_in(
     selection: &Selection,
     window: Option<&Window>,
@@ -140,10 +140,10 @@ pub(crate) fn diagnose_in(
 }
 
 /// Finds those of the rules that select no event which programs of this user have registered.
-/// Programs that start later may have what is meant.
+/// Programs that start later may have matching ones.
 pub fn unmatched_rules<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) -> Vec<Reason> {
     // Where the window cannot be opened, there is nothing to compare with.
-    let Ok(names) = Home::look(registered_names) else { return Vec::new() };
+    let Ok(names) = WindowHandle::inspect(registered_names) else { return Vec::new() };
     let names = names.unwrap_or_default().into_iter().collect();
     let patterns = rules.filter(|rule| !rule.excludes()).map(RuleSpec::full_pattern);
     unmatched_patterns(patterns, &names).map(Reason::with_kernel_pattern).collect()
@@ -179,7 +179,7 @@ impl Facts {
         let mut surroundings = Surroundings {
             selection,
             in_window: window.map(processes::in_window),
-            windows: Windows::here(),
+            windows: Windows::scan(),
             files: Files::default(),
         };
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -235,7 +235,7 @@ impl Facts {
                 return;
             }
         };
-        // What one channel has of events, and another one of processes, selects nothing.
+        // The events of one channel and the processes of another one select nothing together.
         if fates.iter().all(|fate| *fate == Fate::Unselected) {
             return;
         }
@@ -250,7 +250,8 @@ impl Facts {
         });
     }
 
-    /// Reasons in the order in which they help: what to correct first, then who is not covered.
+    /// Returns reasons in the order in which they help: first mistakes to correct, then processes
+    /// that are not covered.
     fn reasons(&self, selection: &Selection, covered: &[u32]) -> Vec<Reason> {
         let mut reasons: Vec<Reason> =
             unmatched_patterns(selection.patterns(), &self.names).collect();
@@ -287,14 +288,14 @@ fn is_library(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(LIBRARY_PREFIX))
 }
 
-/// What a process runs, as it was called when it was started (proc_pid_exe(5)).
+/// Returns the path of a process's program, as it was when it was started (proc_pid_exe(5)).
 fn executable(folder: &Path) -> Option<PathBuf> {
     let path = fs::read_link(folder.join("exe")).ok()?;
     let bytes = path.as_os_str().as_bytes();
     Some(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)).into())
 }
 
-/// Which reason is that of which of the user's own candidates.
+/// A reason, and the user's own candidates to which it applies.
 type Kind = (fn(Vec<ProcessName>) -> Reason, fn(&Candidate) -> bool);
 
 impl Candidate {
@@ -308,13 +309,14 @@ impl Candidate {
     ];
 }
 
-/// The processes, sorted; `None`: there is none.
+/// Returns the names of the processes, sorted; `None`: there are none.
 fn names_of<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<Vec<ProcessName>> {
     let mut processes: Vec<_> = candidates.map(|one| one.process.clone()).collect();
     processes.sort();
     (!processes.is_empty()).then_some(processes)
 }
 
+/// Full names of events, with the levels of their descriptions; none if unknown.
 type Points = BTreeMap<String, Vec<u8>>;
 
 /// Instrumentation points of files, each read once.

@@ -49,7 +49,7 @@ pub enum Reason {
     },
     /// Processes use the window of another version of the library.
     OtherVersion {
-        /// That window's version.
+        /// Version of the other window.
         version: u32,
         /// The processes.
         processes: Vec<ProcessName>,
@@ -60,7 +60,8 @@ pub enum Reason {
         pattern: String,
         /// A pattern like it that selects a known event.
         near: Option<String>,
-        /// What selects kernel events of that name (`--kernel`), where there is none like it.
+        /// The pattern that selects kernel events of that name (`--kernel`), if no user event is
+        /// similar.
         kernel: Option<String>,
     },
 }
@@ -71,8 +72,8 @@ impl ProcessName {
     }
 }
 
-/// Full names of events, with the levels that their descriptions have; none: it is not known.
-/// What `--kernel` takes for a pattern that kernel events match, as far as this user may read them.
+/// Returns the pattern for `--kernel` that matches kernel events of this name, as far as this user
+/// may read them.
 fn kernel_pattern(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix(":*").unwrap_or(pattern);
     let catalogue = Catalogue::open().ok()?;
@@ -176,7 +177,7 @@ impl Reason {
         }
     }
 
-    /// The processes that it is about.
+    /// Returns the processes that it is about.
     pub fn processes(&self) -> &[ProcessName] {
         match self {
             Self::NothingPassedFilters(processes)
@@ -191,8 +192,8 @@ impl Reason {
         }
     }
 
-    /// Of a rule that is like no known event: with what selects kernel events of that name.
-    /// Reads the kernel's catalogue.
+    /// Completes a rule that is similar to no known event with the pattern that selects kernel
+    /// events of that name. Reads the kernel's catalogue.
     pub(super) fn with_kernel_pattern(mut self) -> Self {
         if let Self::UnmatchedRule { pattern, near: None, kernel } = &mut self {
             *kernel = kernel_pattern(pattern).map(str::to_owned);
@@ -200,7 +201,7 @@ impl Reason {
         self
     }
 
-    /// What to do about it.
+    /// Returns the remedy.
     pub fn hint(&self) -> Option<Cow<'static, str>> {
         if let Self::UnmatchedRule { kernel: Some(kernel), .. } = self {
             return Some(Cow::Owned(format!(
@@ -236,10 +237,10 @@ impl Reason {
         }
     }
 
-    /// Reports it with what to do about it.
+    /// Reports it with the remedy.
     pub(crate) fn report(&self, notices: &Notices) {
         match (self, self.hint()) {
-            // The summary before says what happened: the whole of these is advice.
+            // The summary before has the event; these lines are the hint.
             (Self::CommandWithoutEvents, Some(hint)) => {
                 notices.hint(format_args!("{self} {hint}"));
             }
@@ -247,13 +248,13 @@ impl Reason {
                 notices.hint(format_args!("{self} {hint}"));
             }
             (_, hint) => {
-                notices.say(format_args!("{self}"));
+                notices.report(format_args!("{self}"));
                 hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
             }
         }
     }
 
-    /// Whether the processes of the reason can never be recorded as they run now.
+    /// Returns true if the processes of the reason can never be recorded as they run now.
     pub const fn excludes_processes(&self) -> bool {
         matches!(self, Self::WithoutLibrary(_) | Self::Static(_))
     }

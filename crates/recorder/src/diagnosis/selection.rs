@@ -1,4 +1,4 @@
-//! Which events of which processes a recording selects, channel by channel.
+//! The selection of a recording: events of processes, channel by channel.
 //!
 //! Channels are never mixed: an event that one channel excludes may be another channel's.
 
@@ -9,24 +9,24 @@ use trackway_session::{ChannelSpec, FilterSpec, RuleSpec};
 
 use crate::window::processes;
 
-/// What a recording selects.
+/// The events and processes that a recording selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection(Vec<ChannelSelection>);
 
-/// What one channel of it selects.
+/// The events and processes that one channel of it selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ChannelSelection {
     /// Patterns of the rules that include events.
     patterns: Vec<String>,
     /// Event rules, as [`Rules`] reads them.
     rules: String,
-    /// Rules that select the events of each filter, likewise.
+    /// Rules that select the events of each filter, in the same form.
     filtered: Vec<String>,
     /// Process rules, as [`ProcessRules`] reads them.
     processes: String,
 }
 
-/// What becomes of an event that a process executes.
+/// The treatment of an event that a process executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
     /// No channel selects it.
@@ -37,7 +37,7 @@ pub(super) enum Fate {
     Recorded,
 }
 
-/// Whether a recording selects a process.
+/// The treatment of a process by a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessFate {
     /// A channel does.
@@ -48,17 +48,17 @@ pub(super) enum ProcessFate {
     Unknown,
 }
 
-/// What process rules are about.
+/// The properties of a process that process rules use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
     /// Its process-id namespace and its id in there; `None`: not known.
     pub(super) id: Option<(u64, u32)>,
-    /// What it runs; `None`: not known.
+    /// Path of its program; `None`: not known.
     pub(super) executable: Option<&'a Path>,
 }
 
 impl Selection {
-    /// What these channels select.
+    /// Returns the selection of these channels.
     pub fn of<'spec>(channels: impl Iterator<Item = &'spec ChannelSpec>) -> Self {
         Self(channels.map(ChannelSelection::of).collect())
     }
@@ -73,7 +73,7 @@ impl Selection {
         self.0.iter().flat_map(|channel| channel.patterns.iter().cloned())
     }
 
-    /// Whether a channel selects a process.
+    /// Returns the best treatment of a process by a channel.
     pub(super) fn process_fate(&self, subject: &Subject<'_>) -> ProcessFate {
         let fates = || self.0.iter().map(|channel| channel.process_fate(subject));
         match fates().find(|fate| *fate == ProcessFate::Selected) {
@@ -83,14 +83,14 @@ impl Selection {
         }
     }
 
-    /// What becomes of an event of this process: the best that a channel does with it.
+    /// Returns the treatment of an event of this process: the best that a channel has for it.
     pub(super) fn fate(&self, subject: &Subject<'_>, event: &str, levels: &[u8]) -> Fate {
         let takes =
             |channel: &&ChannelSelection| channel.process_fate(subject) == ProcessFate::Selected;
         self.best(takes, event, levels)
     }
 
-    /// The same, whatever the process rules are.
+    /// Returns the treatment of an event, whatever the process rules are.
     pub(super) fn fate_in_any_process(&self, event: &str, levels: &[u8]) -> Fate {
         self.best(|_| true, event, levels)
     }
@@ -141,7 +141,8 @@ impl ChannelSelection {
     }
 }
 
-/// Whether event rules select an event of one of these levels; of any level, if none is known.
+/// Returns true if event rules select an event of one of these levels; of any level, if none is
+/// known.
 pub(super) fn selects(rules: &str, event: &str, levels: &[u8]) -> bool {
     let (provider, name) = event.split_once(':').unwrap_or((event, ""));
     let (provider, name) = (provider.as_bytes(), name.as_bytes());
@@ -158,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    const ANYBODY: Subject<'_> = Subject { id: Some((1, 7)), executable: None };
+    const PROCESS: Subject<'_> = Subject { id: Some((1, 7)), executable: None };
 
     fn channel(on: &[&str], filters: &[&str]) -> ChannelSpec {
         ChannelSpec {
@@ -170,7 +171,7 @@ mod tests {
 
     fn fates(channels: &[ChannelSpec], events: &[&str]) -> Vec<Fate> {
         let selection = Selection::of(channels.iter());
-        events.iter().map(|event| selection.fate(&ANYBODY, event, &[6])).collect()
+        events.iter().map(|event| selection.fate(&PROCESS, event, &[6])).collect()
     }
 
     #[test]
@@ -201,7 +202,7 @@ mod tests {
             (&[6, 4], Fate::Recorded),
             (&[], Fate::Recorded),
         ] {
-            assert_eq!(selection.fate(&ANYBODY, "app:request", levels), fate, "{levels:?}");
+            assert_eq!(selection.fate(&PROCESS, "app:request", levels), fate, "{levels:?}");
         }
     }
 
@@ -223,6 +224,6 @@ mod tests {
         assert_eq!(one.fate_in_any_process("a:x", &[]), Fate::Recorded);
         let gone = ChannelSpec { pids: vec![u32::MAX >> 1], ..ChannelSpec::default() };
         let gone = Selection::of(std::iter::once(&gone));
-        assert_eq!(gone.process_fate(&ANYBODY), ProcessFate::Excluded, "it has ended");
+        assert_eq!(gone.process_fate(&PROCESS), ProcessFate::Excluded, "it has ended");
     }
 }

@@ -1,8 +1,8 @@
-//! Events that an ELF file describes: what the header, and the crate, left in its data
+//! Events that an ELF file describes: the data of the header and of the crate
 //! (`include/trackway/abi/abi.h`), read without running it.
 //!
-//! So filters are checked against what a program has before it has ever run, and after it was
-//! built anew. Files are hostile: whatever makes no sense is not described.
+//! So filters are checked against a program before it has ever run, and after it was rebuilt. Files
+//! are hostile: invalid data describes no event.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ const ADDRESS_MAX: u64 = 1 << 56;
 /// `TRACKWAY_ABI_VERSION`.
 const VERSION: u16 = 1;
 
-/// `struct trackway_abi_event`: where its members are, in bytes.
+/// Offsets of the members of `struct trackway_abi_event`, in bytes.
 mod event {
     pub(super) const VERSION: u64 = 24;
     pub(super) const LEVEL: u64 = 28;
@@ -56,7 +56,7 @@ mod label {
     pub(super) const NAME: u64 = 16;
 }
 
-/// The events that a file describes; `None` if one of them cannot be read.
+/// Reads the events that a file describes; `None` if one of them cannot be read.
 pub(crate) fn events<'data, R: ReadRef<'data>>(
     file: &ElfFile64<'data, Endianness, R>,
 ) -> Option<Vec<EventDescription>> {
@@ -71,7 +71,7 @@ pub(crate) fn events<'data, R: ReadRef<'data>>(
 
 /// A file as it would lie in memory, at the addresses that it names.
 struct Image<'data> {
-    /// Where each piece begins, and what is in it.
+    /// Pieces of the file: start and contents.
     pieces: Vec<(u64, &'data [u8])>,
     /// Pointers that the dynamic loader fills in, by where they are.
     relocated: HashMap<u64, u64>,
@@ -109,7 +109,7 @@ impl<'data> Image<'data> {
         self.relocated.get(&at).copied().or_else(there).filter(|place| *place < ADDRESS_MAX)
     }
 
-    /// The text that the pointer at `at` points to.
+    /// Reads the text that the pointer at `at` points to.
     fn text(&self, at: u64) -> Option<String> {
         let bytes = self.bytes(self.pointer(at)?)?;
         let length = bytes.iter().take(NAME_BYTES_MAX + 1).position(|&byte| byte == 0)?;
@@ -165,8 +165,8 @@ impl<'data> Image<'data> {
     }
 }
 
-/// What the dynamic loader would fill in, were the file at the addresses that it names. (What is
-/// packed, as DT_RELR has it, stands in the data already.)
+/// Returns the values that the dynamic loader would fill in, were the file at its own addresses.
+/// (Packed values, as with DT_RELR, are in the data already.)
 fn relocated<'data>(file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>) -> HashMap<u64, u64> {
     let symbols = file.dynamic_symbol_table();
     let relocations = file.dynamic_relocations().into_iter().flatten();

@@ -1,9 +1,9 @@
-//! What an ELF file says of itself: whether it is static, which libraries it needs, which
-//! instrumentation points it carries.
+//! Properties of an ELF file: whether it is static, which libraries it needs, which instrumentation
+//! points it carries.
 //!
-//! Only what is asked for is read of a file: programs of 100 MB are looked into while their first
-//! events fill buffers. Files are hostile: `object` checks every offset, sizes are bounded, and a
-//! file that makes no sense has simply nothing to say.
+//! Only needed parts of a file are read: programs of 100 MB are examined while their first events
+//! fill buffers. Files are hostile: `object` checks every offset, sizes are bounded, and an invalid
+//! file has no properties.
 
 pub(crate) mod event_notes;
 
@@ -17,16 +17,16 @@ use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef};
 use trackway_schema::EventDescription;
 
-/// Largest file that is looked into, in bytes.
+/// Largest file that is examined, in bytes.
 const FILE_BYTES_MAX: u64 = 512 << 20;
-/// Most sections of instrumentation points that are looked into; a linker makes one of them.
+/// Most sections of instrumentation points that are examined; a linker makes one of them.
 const NOTES_MAX: usize = 16;
 /// Largest of them, in bytes: some ten thousand points.
 const NOTES_BYTES_MAX: u64 = 4 << 20;
-/// Most libraries of a program that are looked into.
+/// Most libraries of a program that are examined.
 const LIBRARIES_MAX: usize = 256;
 
-/// Where Debian keeps libraries for this machine, in a folder for libraries.
+/// Debian's subfolder for libraries of this machine.
 pub(crate) const MULTIARCH: &str = if cfg!(target_arch = "aarch64") {
     "aarch64-linux-gnu"
 } else if cfg!(target_arch = "riscv64") {
@@ -35,19 +35,19 @@ pub(crate) const MULTIARCH: &str = if cfg!(target_arch = "aarch64") {
     "x86_64-linux-gnu"
 };
 
-/// Whether programs for this machine carry the names of their instrumentation points (the header
+/// True if programs for this machine carry the names of their instrumentation points (the header
 /// writes SDT notes where it can).
 pub(crate) const HAS_POINTS: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// What the header calls at the start of a program, weakly.
+/// The function that the header calls at the start of a program, weakly.
 const REGISTER: &str = "trackway_abi_register";
 
-/// What a file says of itself.
+/// The properties of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Module {
     /// It is an executable that no dynamic loader runs: nothing can be preloaded into it.
     pub is_static: bool,
-    /// `provider:name` of its instrumentation points (SDT notes).
+    /// Names of its instrumentation points (SDT notes): `provider:name`.
     pub points: BTreeSet<String>,
     /// Events that it describes; `None` if one of them cannot be read.
     pub events: Option<Vec<EventDescription>>,
@@ -58,7 +58,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Whether it has events of Trackway: SDT notes may be of other tracers alone.
+    /// Returns true if it has events of Trackway: SDT notes may belong to other tracers alone.
     pub(crate) fn has_events(&self) -> bool {
         self.events.as_ref().is_none_or(|events| !events.is_empty())
     }
@@ -146,11 +146,11 @@ fn read_notes(mut data: &[u8], points: &mut BTreeSet<String>) {
     }
 }
 
-/// What `files` and the libraries that they need have, as far as those lie where libraries
-/// usually lie or beside the file.
+/// The events and points of `files` and the libraries that they need, as far as those lie in the
+/// usual folders or beside the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// `provider:name` of instrumentation points.
+    /// Names of instrumentation points: `provider:name`.
     pub points: BTreeSet<String>,
     /// Events that they describe.
     pub events: Vec<EventDescription>,
@@ -160,7 +160,7 @@ pub struct Reach {
     pub registers: bool,
 }
 
-/// Looks into `files` and the libraries that they need.
+/// Examines `files` and the libraries that they need.
 pub fn reach(files: &[PathBuf]) -> Reach {
     let usual = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
     let usual = usual.iter().map(String::as_str).chain(["/lib64", "/usr/lib", "/usr/local/lib"]);
@@ -192,13 +192,14 @@ pub fn reach(files: &[PathBuf]) -> Reach {
     reach
 }
 
-/// The AddressSanitizer runtime that the program at `path` needs, by name: it refuses to run if
-/// another library is loaded before it. Clang links it statically by default, which is no trouble.
+/// Returns the name of the AddressSanitizer runtime that the program at `path` needs: the program
+/// refuses to run if another library is loaded before it. Clang links it statically by default,
+/// which is no problem.
 pub fn sanitizer(path: &Path) -> Option<String> {
     read(path)?.needed.into_iter().find(|name| name.starts_with("libasan.so"))
 }
 
-/// The interpreter of a script: what follows `#!`.
+/// Returns the interpreter of a script: the text after `#!`.
 pub fn interpreter(path: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut head = [0; 256];
@@ -219,8 +220,8 @@ mod tests {
         assert!(module.needed.iter().any(|name| name.starts_with("libc.so")), "{module:?}");
     }
 
-    /// Bytes that the calling thread has read (proc_pid_io(5)); `None` where the kernel does not
-    /// count them.
+    /// Returns the bytes that the calling thread has read (proc_pid_io(5)); `None` where the kernel
+    /// does not count them.
     fn bytes_read() -> Option<u64> {
         let text = fs::read_to_string("/proc/thread-self/io").ok()?;
         text.lines().find_map(|line| line.strip_prefix("rchar: "))?.parse().ok()

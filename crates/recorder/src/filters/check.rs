@@ -1,10 +1,8 @@
-//! Whether filters can be meant: before anything begins, they are compared with the events that are
-//! known.
+//! Checks of filters: before anything begins, they are compared with the known events.
 //!
-//! Events that nobody has described yet may have whatever a filter asks for. So a filter is refused
-//! only where the events that it is about are known, and none of them is one for it; and one that
-//! names no events, and has a channel of all events, only where the program's own are known, or it
-//! is likely that it is misspelt.
+//! Events that no program has registered yet may have any field. So a filter is refused only if its
+//! events are known, and it fits none of them. A filter that names no events, in a channel of all
+//! events, is refused only if the program's own events are known, or a misspelling is likely.
 
 use trackway_filter::checked::{CheckedObject, Lack};
 use trackway_filter::compile::{check_for, compile_for_any};
@@ -17,19 +15,19 @@ use trackway_window::Window;
 use crate::elf::Reach;
 use crate::error::RecordError;
 use crate::filters::publish::{GENERIC_BYTES_MAX, known, layouts_of, selects};
-use crate::filters::scope::is_kernels;
+use crate::filters::scope::names_kernel_context;
 use crate::window::settings::ChannelSettings;
 
-/// Most things that are said of a filter that is taken.
+/// Most hints about an accepted filter.
 const HINTS_MAX: usize = 4;
 
-/// Checks the filters of a channel that is to be, where `program` is what is to be traced, if that
-/// is known; what is perhaps not meant, for people. Of a filter that is taken anyway, nothing need
-/// be known: the kernel's events have what it asks for.
+/// Checks the filters of a new channel, where `program` is the program to be traced, if it is
+/// known. Returns probable mistakes, as text. Filters that `is_taken` accepts are not checked:
+/// kernel events have their fields.
 ///
 /// # Errors
 ///
-/// The first filter that makes no sense.
+/// The first invalid filter.
 pub(crate) fn check(
     settings: &ChannelSettings,
     window: &Window,
@@ -40,7 +38,7 @@ pub(crate) fn check(
     check_some(&open.cloned().collect::<Vec<_>>(), &settings.rules, window, program)
 }
 
-/// The same of filters of a channel with these rules.
+/// Checks filters of a channel with these rules.
 pub(crate) fn check_some(
     filters: &[FilterSpec],
     rules: &str,
@@ -55,14 +53,14 @@ pub(crate) fn check_some(
         program.events.iter().filter(|event| selects(rules, event)).cloned().collect();
     let mut hints = Vec::new();
     for filter in filters {
-        // What the file says is so now; what is in the window may be of an earlier build.
+        // The file is current; events in the window may be of an earlier build.
         let mut layouts = layouts_of(filter, &of_program);
         let are_own = !layouts.is_empty();
         if !are_own {
             layouts = layouts_of(filter, &events);
         }
         if let FilterSource::Expression(text) = &filter.source
-            && is_kernels(text)
+            && names_kernel_context(text)
         {
             return Err(RecordError::Filter(of_kernel(text)));
         }
@@ -105,9 +103,9 @@ pub(crate) fn check_some(
     Ok(hints)
 }
 
-/// Of events that were lost, so many each, those that have what a filter names as something that
-/// it makes no sense for: how many that are in all, and what to do about the first.
-pub(crate) fn senseless<'filter>(
+/// Finds those of the lost events, given with their numbers, for which a filter uses a name with
+/// the wrong type. Returns their number in all, and the remedy for the first.
+pub(crate) fn explain_losses<'filter>(
     filters: impl Iterator<Item = &'filter FilterSpec> + Clone,
     known: &[EventDescription],
     lost: &[(String, u64)],
@@ -134,7 +132,7 @@ pub(crate) fn senseless<'filter>(
     found.reduce(|(sum, first), (count, _)| (sum + count, first))
 }
 
-/// Whether one of these events is one for a filter.
+/// Returns true if a filter fits one of these events.
 pub(crate) fn is_met(filter: &FilterSpec, known: &[EventDescription]) -> bool {
     let layouts = layouts_of(filter, known);
     match &filter.source {
@@ -146,7 +144,7 @@ pub(crate) fn is_met(filter: &FilterSpec, known: &[EventDescription]) -> bool {
     }
 }
 
-/// That a filter asks programs' events for a context of the kernel's.
+/// Returns the message for a filter that uses a kernel context on user events.
 fn of_kernel(text: &str) -> String {
     let layout = Layout { contexts: Layout::program_contexts(), ..Layout::default() };
     let compiled = compile_for_any(text, &[layout], GENERIC_BYTES_MAX);
@@ -154,7 +152,7 @@ fn of_kernel(text: &str) -> String {
     format!("{why}\nhint: it is known of the kernel's events alone (--kernel)")
 }
 
-/// What is perhaps not meant in a filter for these events, in lines for people.
+/// Returns the probable mistakes in a filter for these events, as lines of text.
 fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, RecordError> {
     let compiled = compile_for_any(text, layouts, GENERIC_BYTES_MAX);
     let warnings = compiled.map_err(|error| RecordError::Filter(error.render(text)))?.warnings;
@@ -167,14 +165,14 @@ fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, Reco
     Ok(hints)
 }
 
-/// What all of these events lack that a filter in C reads.
+/// Returns the part of a filter in C that all of these events lack.
 fn unmet_by_all(object: &FilterObject, layouts: &[Layout]) -> Result<Option<Lack>, RecordError> {
     let checked = CheckedObject::new(&object.bytes);
     let checked = checked.map_err(|why| RecordError::Filter(format!("{}: {why}", object.file)))?;
     Ok(checked.check_for(layouts).err())
 }
 
-/// Why a filter in C is refused, in lines.
+/// Returns the error for a filter in C that does not fit, as lines of text.
 fn lacking(object: &FilterObject, lack: Lack, names_events: bool) -> String {
     let (file, Lack { message, hint, .. }) = (&object.file, lack);
     let hint = match names_events {
@@ -184,12 +182,12 @@ fn lacking(object: &FilterObject, lack: Lack, names_events: bool) -> String {
     format!("{file}: {message}\nhint: {hint}")
 }
 
-/// Whether something else was meant.
+/// Returns true if the error is probably a misspelling.
 fn is_likely(error: &Error) -> bool {
     error.topic != Topic::Unknown || error.suggestion.is_some()
 }
 
-/// What is wrong with a filter for events of other programs, in words: which of them is no matter.
+/// Returns the error of a filter for events of other programs as text, without naming one of them.
 fn what_none_has(text: &str, error: &Error) -> String {
     let named = text.get(error.span.from..error.span.to).unwrap_or_default();
     match error.subject {
@@ -198,7 +196,7 @@ fn what_none_has(text: &str, error: &Error) -> String {
     }
 }
 
-/// Why a filter is refused, in lines.
+/// Returns the error for a filter that does not fit, as lines of text.
 fn refused(text: &str, mut error: Error, names_events: bool) -> String {
     if !names_events {
         let hint = "if it is about events that come later, name them: PATTERN: EXPR";

@@ -1,4 +1,4 @@
-//! Filters on programs' events: checked before anything begins, and published in the window.
+//! Filters on user events: checked before anything begins, and published in the window.
 
 pub(crate) mod check;
 pub(crate) mod publish;

@@ -1,13 +1,12 @@
-//! The filters of a channel: compiled, and published in the window for those who write.
+//! The filters of a channel: compiled, and published in the window for writers.
 //!
 //! A *block* (`trackway_jit::block`) has all filters of a channel. It lies in one of two halves of
-//! memory that the slot keeps as it keeps its control lines, for as long as the window lives: so
-//! whoever reads a block, however late, reads memory of blocks. The session's word names the block
-//! that is in force; another block goes into the other half, in the way of a sequence lock's
-//! writer: a half is written over only after the generation was raised past the block that stood
-//! there, and who has copied bytes looks at the generation once more.
+//! memory that the slot keeps for as long as the window lives: so a process that reads a block,
+//! however late, reads memory of blocks. The session's word names the block in force. Another block
+//! goes into the other half: a half is overwritten only after the generation was raised past its
+//! block, and a process that has copied bytes checks the generation again.
 //!
-//! While the slot is free, the word says where that memory is ([`Filters::leave`]).
+//! While the slot is free, the word has the place of that memory ([`Filters::leave`]).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -23,13 +22,13 @@ use trackway_session::{FilterSource, FilterSpec};
 use trackway_window::Window;
 
 use crate::error::RecordError;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::sandboxes;
 use crate::window::slot::{self, Slot};
 
-/// What a filter may take for events that nobody has described yet, in bytes.
+/// Most bytes of a filter for events that no program has registered yet.
 pub(crate) const GENERIC_BYTES_MAX: usize = 16 << 10;
-/// What all filters of a channel together may take for such events, in bytes.
+/// Most bytes of all filters of a channel for such events.
 const ALL_GENERIC_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
 /// Both halves.
 const AREA_BYTES: u64 = 2 * BLOCK_BYTES_MAX as u64;
@@ -42,56 +41,61 @@ const _: () =
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     list: Vec<Compiled>,
-    /// The channel's rules, as `trackway_schema::Rules` reads them: what they do not select no
-    /// filter need be compiled for.
+    /// The channel's rules, as `trackway_schema::Rules` reads them: no filter need be compiled for
+    /// events that they do not select.
     rules: String,
-    /// Events that are to come, besides those in the window.
+    /// Events that are to come, in addition to those in the window.
     expected: Vec<EventDescription>,
-    /// Where the two halves are, in bytes of the window; `None`: there was no filter yet.
+    /// Offset of the two halves in the window; `None`: there was no filter yet.
     area: Option<u64>,
     /// The half that the next block goes into, 0 or 1.
     next_half: u64,
 }
 
-/// A filter, and what was made of it.
+/// A filter, with its compiled form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Compiled {
     spec: FilterSpec,
-    /// Whose state it goes on with: never 0, and no other filter's, ever.
+    /// Identity of the filter whose state it continues: never 0, and unique.
     id: u64,
-    /// Which events it is about, as `trackway_schema::Rules` reads it.
+    /// Rules for the events that it applies to, in the form of `trackway_schema::Rules`.
     rules: String,
     object: Vec<u8>,
-    /// What the object relies on besides kinds, as `trackway_jit::meaning` reads it.
+    /// Requirements of the object in addition to kinds, in the form of `trackway_jit::meaning`.
     meanings: Vec<u8>,
 }
 
 impl Filters {
-    /// Of a channel that begins in a slot: with `word` as the slot had it before, and control lines
-    /// in `control`.
-    pub(crate) fn of_slot(home: &Home, slot: &Slot, word: u64, control: &Range<u64>) -> Self {
+    /// Returns the filters of a channel that begins in a slot: with `word` as the slot had it
+    /// before, and control lines in `control`.
+    pub(crate) fn of_slot(
+        handle: &WindowHandle,
+        slot: &Slot,
+        word: u64,
+        control: &Range<u64>,
+    ) -> Self {
         let area = filters_place(word).map(|(offset, _)| offset / AREA_BYTES * AREA_BYTES);
-        // Control lines of another kind of session may have taken what lies behind the old ones.
+        // Control lines of another kind of session may have taken the memory after the old ones.
         let is_ours = |area: &u64| {
             let place = *area..*area + AREA_BYTES;
             let is_apart = place.end <= control.start || control.end <= place.start;
-            is_apart && slot::is_control_area(home, slot.index, &place)
+            is_apart && slot::is_control_area(handle, slot.index, &place)
         };
         Self { area: area.filter(is_ours), ..Self::default() }
     }
 
-    /// Goes on with the ids of another channel's, in whose place this one comes.
+    /// Continues the ids of the channel that this one replaces.
     pub(crate) fn inherit(&mut self, other: &Self) {
         self.list.clone_from(&other.list);
         self.expected.clone_from(&other.expected);
     }
 
-    /// Is good for these events, too, before they are described.
+    /// Compiles filters for these events, too, before they are registered.
     pub(crate) fn expect(&mut self, events: &[EventDescription]) {
         self.expected.extend_from_slice(events);
     }
 
-    /// The events that these rules select: in the window, and to come.
+    /// Returns the events that these rules select: in the window, and to come.
     fn events(&self, window: &Window, rules: &str) -> Vec<EventDescription> {
         let mut events = known(window, rules);
         for event in self.expected.iter().filter(|event| selects(rules, event)) {
@@ -107,44 +111,44 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// If one makes no sense, or there is no room. Those that were stay in force.
+    /// If one is invalid, or does not fit. The former filters stay in force.
     pub(crate) fn set(
         &mut self,
-        home: &Home,
+        handle: &WindowHandle,
         slot: &Slot,
         specs: &[FilterSpec],
         rules: &str,
     ) -> Result<(), RecordError> {
-        let events = || self.events(home.window(), rules);
+        let events = || self.events(handle.window(), rules);
         let list = compiled(&events, specs, &self.list)?;
-        self.put_into_force(home, slot, list)?;
+        self.put_into_force(handle, slot, list)?;
         rules.clone_into(&mut self.rules);
         Ok(())
     }
 
-    /// The channel's rules.
+    /// Returns the channel's rules.
     pub(crate) fn rules(&self) -> &str {
         &self.rules
     }
 
-    /// Looks at the events that there are once more, for a channel with these rules: what no
-    /// alternative of a filter serves has one afterwards.
+    /// Compiles filters for the events that are registered by now, for a channel with these rules:
+    /// an event that no alternative of a filter serves has one afterwards.
     ///
     /// # Errors
     ///
-    /// If a filter cannot serve them all. What was in force stays.
+    /// If a filter cannot serve them all. The block in force stays.
     pub(crate) fn refresh(
         &mut self,
-        home: &Home,
+        handle: &WindowHandle,
         slot: &Slot,
         rules: &str,
     ) -> Result<(), RecordError> {
         if !self.list.is_empty() {
             let specs: Vec<FilterSpec> = self.list.iter().map(|one| one.spec.clone()).collect();
-            let events = || self.events(home.window(), rules);
+            let events = || self.events(handle.window(), rules);
             let list = compiled(&events, &specs, &self.list)?;
             if list != self.list {
-                self.put_into_force(home, slot, list)?;
+                self.put_into_force(handle, slot, list)?;
             }
         }
         rules.clone_into(&mut self.rules);
@@ -153,7 +157,7 @@ impl Filters {
 
     fn put_into_force(
         &mut self,
-        home: &Home,
+        handle: &WindowHandle,
         slot: &Slot,
         list: Vec<Compiled>,
     ) -> Result<(), RecordError> {
@@ -164,28 +168,28 @@ impl Filters {
             }
         } else {
             let block = encoded(&list).ok_or_else(too_large)?;
-            let area = self.area_in(home, slot)?;
+            let area = self.area_in(handle, slot)?;
             let place = area + self.next_half * BLOCK_BYTES_MAX as u64;
-            publish(home.window(), session, place, &block);
+            publish(handle.window(), session, place, &block);
             self.next_half ^= 1;
         }
         self.list = list;
         Ok(())
     }
 
-    /// Where the halves are; taken from the window with the slot's first filter.
-    fn area_in(&mut self, home: &Home, slot: &Slot) -> Result<u64, RecordError> {
+    /// Returns the offset of the halves, which are allocated with the slot's first filter.
+    fn area_in(&mut self, handle: &WindowHandle, slot: &Slot) -> Result<u64, RecordError> {
         if let Some(area) = self.area {
             return Ok(area);
         }
         let owner = granule::CONTROL + slot.index as u8;
-        let taken = home.allocator.take(AREA_BYTES, owner);
-        let area = taken.map_err(|error| slot::memory_error(home, AREA_BYTES, error))?;
+        let taken = handle.allocator.take(AREA_BYTES, owner);
+        let area = taken.map_err(|error| slot::memory_error(handle, AREA_BYTES, error))?;
         Ok(*self.area.insert(area))
     }
 
-    /// Leaves word of where the memory for blocks is, for whoever is in the slot next. Nobody is
-    /// let in to it any more.
+    /// Publishes the place of the memory for blocks, for the next session in the slot. No writer
+    /// enters it any more.
     pub(crate) fn leave(&self, session: &Session) {
         if let Some(area) = self.area {
             session.filters.store(filters_word(area, 0), Ordering::Relaxed);
@@ -217,8 +221,8 @@ fn compiled(
     Ok(list)
 }
 
-/// What each of these may take for events that nobody has described yet, beside objects that came
-/// as they are, in bytes.
+/// Returns the most bytes of each of these filters for events that no program has registered yet,
+/// without filters that were given as objects.
 fn generic_bytes(specs: &[FilterSpec]) -> usize {
     let object_bytes = |spec: &FilterSpec| match &spec.source {
         FilterSource::Object(object) => object.bytes.len(),
@@ -229,7 +233,7 @@ fn generic_bytes(specs: &[FilterSpec]) -> usize {
     all / specs.len().max(1)
 }
 
-/// A filter's object, and its meanings.
+/// Returns a filter's object, and its meanings.
 fn object_of(
     spec: &FilterSpec,
     events: &[EventDescription],
@@ -237,7 +241,7 @@ fn object_of(
 ) -> Result<(Vec<u8>, Vec<u8>), RecordError> {
     let text = match &spec.source {
         FilterSource::Expression(text) => text,
-        // It was verified when it came, and is again by each who runs it.
+        // It was verified when it was specified, and each process that runs it verifies it again.
         FilterSource::Object(object) => return Ok((object.bytes.to_vec(), Vec::new())),
         _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
     };
@@ -249,7 +253,7 @@ fn object_of(
     Ok((object, compiled.meanings))
 }
 
-/// What the events have that a filter is about.
+/// Returns the layouts of the events that a filter applies to.
 pub(crate) fn layouts_of(spec: &FilterSpec, events: &[EventDescription]) -> Vec<Layout> {
     let rules = spec.rules();
     let is_meant = |event: &&EventDescription| selects(&rules, event);
@@ -265,7 +269,7 @@ pub(crate) fn selects(rules: &str, event: &EventDescription) -> bool {
     Rules::new(rules.as_bytes()).selects(provider, name, event.level)
 }
 
-/// The events in the window that these rules select.
+/// Returns the events in the window that these rules select.
 pub(crate) fn known(window: &Window, rules: &str) -> Vec<EventDescription> {
     let described = (0..trackway_abi::window::EVENTS_MAX).filter_map(|index| {
         let bytes = window.description(index)?;
@@ -274,15 +278,15 @@ pub(crate) fn known(window: &Window, rules: &str) -> Vec<EventDescription> {
     described.filter(|event| selects(rules, event)).collect()
 }
 
-/// All events that are known in the calling user's window; none, if there is no window.
+/// Returns all events that are known in the calling user's window; none, if there is no window.
 pub(crate) fn known_here() -> Result<Vec<EventDescription>, RecordError> {
-    let Some(home) = Home::open()? else { return Ok(Vec::new()) };
-    let known = known(home.window(), "*");
-    home.close();
+    let Some(handle) = WindowHandle::open()? else { return Ok(Vec::new()) };
+    let known = known(handle.window(), "*");
+    handle.close();
     Ok(known)
 }
 
-/// An id that no filter had.
+/// Makes an id that no filter had.
 fn new_id() -> Result<u64, RecordError> {
     Ok(u64::from_le_bytes(crate::random::random()?).max(1))
 }
@@ -309,41 +313,43 @@ fn too_large() -> RecordError {
 /// Writes a block to `place`, in bytes of the window, where no block that is in force is, and puts
 /// it into force.
 fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
-    // ORDERING: Release: who sees a byte of what follows (and looks behind an Acquire fence) sees
-    // the generation that was raised when the block that was here went out of force.
+    // ORDERING: Release: a reader that loads a byte of the new block (and loads again after an
+    // Acquire fence) finds the generation that was raised when the previous block went out of
+    // force.
     fence(Ordering::Release);
     for (word, bytes) in words_at(window, place, block.len()).zip(block.chunks(WORD_BYTES)) {
         let mut whole = [0; WORD_BYTES];
         whole[..bytes.len()].copy_from_slice(bytes);
         word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
     }
-    // ORDERING: Release: who sees the word (Acquire) sees the bytes.
+    // ORDERING: Release: a writer that loads the word (Acquire) finds the bytes.
     session.filters.store(filters_word(place, block.len() as u32), Ordering::Release);
     sandboxes::note(window); // a filter may ask for a name
-    // ORDERING: SeqCst: the flag before the generation, so that nobody decides anew without it.
+    // ORDERING: SeqCst: the flag before the generation, so that no process decides again without
+    // it.
     session.flags.fetch_or(flag::FILTERED, Ordering::SeqCst);
     slot::raise_generation(session);
 }
 
-/// Takes the last block out of force; the word says where the memory is.
+/// Takes the last block out of force; the word keeps the place of the memory.
 fn withdraw(session: &Session, area: Option<u64>) {
-    // ORDERING: SeqCst, as in `publish`. First the flag: nobody finds it without a block.
+    // ORDERING: SeqCst, as in `publish`. First the flag: no process finds it without a block.
     session.flags.fetch_and(!flag::FILTERED, Ordering::SeqCst);
     // ORDERING: Release, as in `publish`.
     session.filters.store(area.map_or(0, |area| filters_word(area, 0)), Ordering::Release);
     slot::raise_generation(session);
 }
 
-/// The words of so many bytes at `place`; none if they are not in the window.
+/// Returns the words of so many bytes at `place`; none if they are not in the window.
 fn words_at(window: &Window, place: u64, bytes: usize) -> impl Iterator<Item = &'static AtomicU64> {
     let count = bytes.div_ceil(WORD_BYTES);
     let end = place.saturating_add((count * WORD_BYTES) as u64);
     let is_there = end <= window.usable_bytes() && place.is_multiple_of(WORD_BYTES as u64);
     let base = window.base();
     (0..if is_there { count } else { 0 }).map(move |index| {
-        // SAFETY: the place is mapped for good and backed (looked at above), and its offset a
+        // SAFETY: the place is mapped for good and backed (checked above), and its offset a
         // multiple of a word's size from a page boundary; atomics are valid with any bytes, and
-        // writes of other processes meanwhile are defined.
+        // concurrent writes of other processes are defined.
         unsafe { &*base.add(place as usize).cast::<AtomicU64>().add(index) }
     })
 }
@@ -362,25 +368,25 @@ mod tests {
 
     use super::*;
 
-    /// A slot that is ours, and what is in force there.
-    struct World {
+    /// A slot that is ours, and the block in force there.
+    struct TestChannel {
         _folder: TemporaryFolder,
-        home: Home,
+        handle: WindowHandle,
         slot: Slot,
         filters: Filters,
     }
 
-    impl World {
+    impl TestChannel {
         fn new() -> Self {
             let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-            let home = Home::open_in(folder.path(), true).expect("a window");
-            let slot = Slot::take(&home).expect("a slot");
-            Self { _folder: folder, home, slot, filters: Filters::default() }
+            let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+            let slot = Slot::take(&handle).expect("a slot");
+            Self { _folder: folder, handle, slot, filters: Filters::default() }
         }
 
         fn set(&mut self, texts: &[&str]) -> Result<(), RecordError> {
             let specs: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
-            self.filters.set(&self.home, &self.slot, &specs, "*")
+            self.filters.set(&self.handle, &self.slot, &specs, "*")
         }
 
         /// Describes an event with a sequence of these.
@@ -389,7 +395,7 @@ mod tests {
             let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).expect("room");
             let added = encoder.field(field.as_bytes(), Shape::Sequence, Some(scalar), 0, 0);
             added.expect("room");
-            self.home.window().intern_event(encoder.finish()).expect("room");
+            self.handle.window().intern_event(encoder.finish()).expect("room");
         }
 
         fn generation(&self) -> u64 {
@@ -400,11 +406,11 @@ mod tests {
             self.slot.session().flags.load(Ordering::Relaxed) & flag::FILTERED != 0
         }
 
-        /// The block, as an agent copies it: where it is, and its bytes.
+        /// Copies the block as an agent does; returns its place and its bytes.
         fn block(&self) -> Option<(u64, Vec<u8>)> {
             let word = self.slot.session().filters.load(Ordering::Acquire);
             let (place, size) = filters_place(word).filter(|(_, size)| *size > 0)?;
-            let words = words_at(self.home.window(), place, size);
+            let words = words_at(self.handle.window(), place, size);
             let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
             Some((place, bytes.take(size).collect()))
         }
@@ -424,63 +430,65 @@ mod tests {
 
     #[test]
     fn a_block_that_is_published_is_read_back() {
-        let mut world = World::new();
-        let before = world.generation();
-        world.set(&["web:*: size > 5", "name == \"a*\""]).expect("filters");
-        assert!(world.is_flagged() && world.generation() > before);
-        let entries = world.entries();
+        let mut channel = TestChannel::new();
+        let before = channel.generation();
+        channel.set(&["web:*: size > 5", "name == \"a*\""]).expect("filters");
+        assert!(channel.is_flagged() && channel.generation() > before);
+        let entries = channel.entries();
         let of = |number: usize| (entries[number].1.as_str(), entries[number].2);
         assert_eq!([of(0), of(1)], [("web:*", 3), ("*", 1)]);
         assert!(entries[0].0 != 0 && entries[1].0 != 0 && entries[0].0 != entries[1].0);
-        let (place, _) = world.block().expect("a block");
-        let owner = world.home.allocator.owner_at(place);
-        assert_eq!(owner, granule::CONTROL + world.slot.index as u8);
+        let (place, _) = channel.block().expect("a block");
+        let owner = channel.handle.allocator.owner_at(place);
+        assert_eq!(owner, granule::CONTROL + channel.slot.index as u8);
     }
 
     #[test]
     fn what_changes_is_written_beside_what_is_in_force() {
-        let mut world = World::new();
-        world.set(&["size > 5", "sample(1/10)"]).expect("filters");
-        let (first, bytes) = world.block().expect("a block");
-        let ids: Vec<u64> = world.entries().into_iter().map(|(id, ..)| id).collect();
-        world.set(&["sample(1/10)", "size > 6"]).expect("filters");
-        let (second, _) = world.block().expect("a block");
+        let mut channel = TestChannel::new();
+        channel.set(&["size > 5", "sample(1/10)"]).expect("filters");
+        let (first, bytes) = channel.block().expect("a block");
+        let ids: Vec<u64> = channel.entries().into_iter().map(|(id, ..)| id).collect();
+        channel.set(&["sample(1/10)", "size > 6"]).expect("filters");
+        let (second, _) = channel.block().expect("a block");
         assert_eq!(first.abs_diff(second), BLOCK_BYTES_MAX as u64);
-        // Who still copies the block of before copies that.
-        let words = words_at(world.home.window(), first, bytes.len());
+        // A writer that still copies the former block finds it unchanged.
+        let words = words_at(channel.handle.window(), first, bytes.len());
         let still: Vec<u8> =
             words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
         assert_eq!(still, bytes);
-        // Another expression is another filter; the same one is the same wherever it stands.
-        let then: Vec<u64> = world.entries().into_iter().map(|(id, ..)| id).collect();
+        // Another expression is another filter; the same one is the same at any place in the list.
+        let then: Vec<u64> = channel.entries().into_iter().map(|(id, ..)| id).collect();
         assert_eq!(then[0], ids[1]);
         assert!(!ids.contains(&then[1]));
-        let generation = world.generation();
-        world.set(&[]).expect("no filters");
-        assert!(!world.is_flagged() && world.block().is_none() && world.generation() > generation);
-        world.set(&["size > 5"]).expect("filters");
-        assert_eq!(world.block().expect("a block").0, first);
-        assert!(!ids.contains(&world.entries()[0].0), "it has been away");
+        let generation = channel.generation();
+        channel.set(&[]).expect("no filters");
+        assert!(
+            !channel.is_flagged() && channel.block().is_none() && channel.generation() > generation
+        );
+        channel.set(&["size > 5"]).expect("filters");
+        assert_eq!(channel.block().expect("a block").0, first);
+        assert!(!ids.contains(&channel.entries()[0].0), "it has been away");
     }
 
     #[test]
     fn what_makes_no_sense_changes_nothing() {
-        let mut world = World::new();
-        world.set(&["size > 5"]).expect("filters");
-        let (before, generation) = (world.block(), world.generation());
-        let error = world.set(&["size > 5", "size >"]).expect_err("no expression");
+        let mut channel = TestChannel::new();
+        channel.set(&["size > 5"]).expect("filters");
+        let (before, generation) = (channel.block(), channel.generation());
+        let error = channel.set(&["size > 5", "size >"]).expect_err("no expression");
         assert!(error.to_string().starts_with("filter:\nsize >\n"), "{error}");
         let long = format!("name in (\"{}\")", "a".repeat(4000));
         let many: Vec<String> = (0..40).map(|number| format!("{long} || x == {number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let error = world.set(&many).expect_err("too much");
+        let error = channel.set(&many).expect_err("too much");
         assert!(error.to_string().contains("128.0 KiB"), "{error}");
-        assert_eq!((world.block(), world.generation()), (before, generation));
+        assert_eq!((channel.block(), channel.generation()), (before, generation));
     }
 
     #[test]
     fn objects_stand_in_blocks_as_they_are_and_the_same_bytes_go_on() {
-        let mut world = World::new();
+        let mut channel = TestChannel::new();
         let object = |text: &str| -> Arc<[u8]> {
             let compiled = trackway_filter::compile::compile(text, &Layout::default());
             compiled.expect("a filter").into_object().encode().expect("an object").into()
@@ -491,10 +499,10 @@ mod tests {
             FilterSpec { pattern: None, source: FilterSource::Object(source) }
         };
         let mut ids = |specs: &[FilterSpec]| -> Vec<u64> {
-            world.filters.set(&world.home, &world.slot, specs, "*").expect("filters");
-            let (_, bytes) = world.block().expect("a block");
+            channel.filters.set(&channel.handle, &channel.slot, specs, "*").expect("filters");
+            let (_, bytes) = channel.block().expect("a block");
             assert!(bytes.windows(ten.len()).any(|part| *part == *ten), "not as it is");
-            world.entries().into_iter().map(|(id, ..)| id).collect()
+            channel.entries().into_iter().map(|(id, ..)| id).collect()
         };
         let before = ids(&[named("a.o", &ten)]);
         // Under both names, while it changes, it is one filter.
@@ -521,23 +529,23 @@ mod tests {
 
     #[test]
     fn events_that_come_later_get_alternatives_of_their_own() {
-        let mut world = World::new();
+        let mut channel = TestChannel::new();
         let text = "app:*: any(sizes > 3)";
-        world.set(&[text]).expect("a filter for nobody yet");
-        let before = world.entries();
-        let (place, nobody) = world.block().expect("a block");
-        world.filters.refresh(&world.home, &world.slot, "*").expect("nothing new");
-        assert_eq!(world.block(), Some((place, nobody.clone())), "nothing is published anew");
-        world.describe("read", "sizes", Scalar::U16);
-        world.filters.refresh(&world.home, &world.slot, "*").expect("one more");
-        let (_, somebody) = world.block().expect("a block");
+        channel.set(&[text]).expect("a filter for nobody yet");
+        let before = channel.entries();
+        let (place, nobody) = channel.block().expect("a block");
+        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("nothing new");
+        assert_eq!(channel.block(), Some((place, nobody.clone())), "nothing is published anew");
+        channel.describe("read", "sizes", Scalar::U16);
+        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("one more");
+        let (_, somebody) = channel.block().expect("a block");
         assert!(somebody != nobody);
-        assert_eq!(world.entries()[0].0, before[0].0, "its state goes on");
-        // What means something else has one beside it, and each only its own events.
-        world.describe("write", "sizes", Scalar::I8);
-        world.filters.refresh(&world.home, &world.slot, "*").expect("both");
-        assert_eq!(world.entries()[0].2, 2);
-        let (_, both) = world.block().expect("a block");
+        assert_eq!(channel.entries()[0].0, before[0].0, "its state goes on");
+        // A field with another meaning gets an alternative, and each serves only its own events.
+        channel.describe("write", "sizes", Scalar::I8);
+        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("both");
+        assert_eq!(channel.entries()[0].2, 2);
+        let (_, both) = channel.block().expect("a block");
         let block = Block::decode(&both).expect("what was encoded");
         let [filter, meanings] = block.entries().collect::<Vec<_>>()[..] else {
             panic!("a filter, and what it relies on")
@@ -545,7 +553,7 @@ mod tests {
         assert!(meanings.is_of_meanings(&filter));
         let meanings = Meanings::decode(meanings.object).expect("meanings");
         let object = Object::decode(filter.object).expect("an object");
-        let window = world.home.window();
+        let window = channel.handle.window();
         let own = |name: &str| -> Vec<usize> {
             let bytes = (0..trackway_abi::window::EVENTS_MAX)
                 .filter_map(|index| window.description(index))
@@ -565,26 +573,25 @@ mod tests {
 
     #[test]
     fn the_memory_of_blocks_is_found_again_and_never_taken_twice() {
-        let mut world = World::new();
-        world.set(&["size > 5"]).expect("filters");
-        let (place, _) = world.block().expect("a block");
-        let session = world.slot.session();
-        let taken = world.home.allocator.bytes_in_use();
+        let mut channel = TestChannel::new();
+        channel.set(&["size > 5"]).expect("filters");
+        let (place, _) = channel.block().expect("a block");
+        let session = channel.slot.session();
+        let taken = channel.handle.allocator.bytes_in_use();
         let nowhere = 0..0;
         let again = |word: u64, control: &Range<u64>| {
-            Filters::of_slot(&world.home, &world.slot, word, control).area
+            Filters::of_slot(&channel.handle, &channel.slot, word, control).area
         };
-        // As who was killed leaves it, and as who has taken the last filter away does.
         assert_eq!(again(session.filters.load(Ordering::Relaxed), &nowhere), Some(place));
-        world.filters.set(&world.home, &world.slot, &[], "*").expect("no filters");
-        world.filters.leave(session);
+        channel.filters.set(&channel.handle, &channel.slot, &[], "*").expect("no filters");
+        channel.filters.leave(session);
         let word = session.filters.load(Ordering::Relaxed);
         assert_eq!(again(word, &nowhere), Some(place));
-        let mut next = Filters::of_slot(&world.home, &world.slot, word, &nowhere);
+        let mut next = Filters::of_slot(&channel.handle, &channel.slot, word, &nowhere);
         let specs = [FilterSpec::new("size > 7")];
-        next.set(&world.home, &world.slot, &specs, "*").expect("filters");
-        assert_eq!(world.home.allocator.bytes_in_use(), taken);
-        // What stands there may be anything.
+        next.set(&channel.handle, &channel.slot, &specs, "*").expect("filters");
+        assert_eq!(channel.handle.allocator.bytes_in_use(), taken);
+        // A hostile process may write anything there.
         for forged in [0, u64::MAX, filters_word(0, 8), filters_word(place + AREA_BYTES, 8)] {
             assert_eq!(again(forged, &nowhere), None, "{forged:#x}");
         }

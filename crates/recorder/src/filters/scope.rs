@@ -5,13 +5,13 @@ use trackway_filter::span::Span;
 use trackway_filter::token::{Token, tokens};
 use trackway_kernel::bpf_program::contexts::Context;
 
-/// Whether an expression names a context that the kernel's events have, and programs' have not.
-pub(crate) fn is_kernels(text: &str) -> bool {
+/// Returns true if an expression names a context that kernel events have, and user events lack.
+pub(crate) fn names_kernel_context(text: &str) -> bool {
     let of_programs = Layout::program_contexts();
     let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);
-    let is_kernels = |(token, _): &(Token, Span)| {
+    let names_kernel_context = |(token, _): &(Token, Span)| {
         let Token::Context(name) = token else { return false };
         !is_there(name) && Context::filterable().any(|context| context.name == name)
     };
-    tokens(text).is_ok_and(|tokens| tokens.iter().any(is_kernels))
+    tokens(text).is_ok_and(|tokens| tokens.iter().any(names_kernel_context))
 }

@@ -1,7 +1,7 @@
 //! Patterns of filters that mean no event that is known: mostly a name is misspelt then.
 //!
-//! A filter about nothing lets everything pass, and so must not go unsaid. All of the kernel's
-//! events are known; programs that are started later may bring what is meant.
+//! A filter without events lets everything pass, and so must be reported. All kernel events are
+//! known; programs that are started later may bring matching user events.
 
 use std::collections::BTreeSet;
 
@@ -13,31 +13,32 @@ use trackway_session::FilterSpec;
 
 use crate::error::RecordError;
 
-/// A filter about none of the kernel's events that are recorded, but perhaps about a program's.
+/// A filter on none of the recorded kernel events, but perhaps on user events.
 #[derive(Debug)]
-pub(crate) struct Stray {
+pub(crate) struct UnmatchedFilter {
     pub(crate) filter: FilterSpec,
-    /// Why it was meant for one of the kernel's, if it was, and what to do.
+    /// The reason why it was probably meant for a kernel event, with the remedy.
     of_kernel: Option<(String, String)>,
 }
 
-impl Stray {
-    /// Returns why it was meant for a kernel event; else the filter.
+impl UnmatchedFilter {
+    /// Returns the error of a filter meant for a kernel event; otherwise the filter.
     pub(crate) fn into_kernel_error(self) -> Result<RecordError, FilterSpec> {
         let (why, hint) = self.of_kernel.ok_or(self.filter)?;
         Ok(RecordError::Kernel(why, Some(hint)))
     }
 }
 
-/// Those of the filters that are about none of the kernel's events which these patterns select.
+/// Returns those of the filters that apply to none of the kernel events which these patterns
+/// select.
 ///
 /// # Errors
 ///
 /// If the kernel does not show its events, or the patterns are for none.
-pub(crate) fn strays(
+pub(crate) fn find_unmatched(
     patterns: &[String],
     filters: &[FilterSpec],
-) -> Result<Vec<Stray>, RecordError> {
+) -> Result<Vec<UnmatchedFilter>, RecordError> {
     let named: Vec<&FilterSpec> =
         filters.iter().filter(|filter| !filter.is_for_all_events()).collect();
     if named.is_empty() {
@@ -50,38 +51,40 @@ pub(crate) fn strays(
     let stray = |filter: &&FilterSpec| {
         let found = kernels(filter.pattern.as_deref()?, &recorded, catalogue.names());
         let of_kernel = match found {
-            Meant::Recorded => return None,
-            Meant::ProgramTable => None,
-            Meant::Kernels(why, hint) => Some((format!("filter '{filter}': {why}"), hint)),
+            PatternTarget::Recorded => return None,
+            PatternTarget::UserEvents => None,
+            PatternTarget::UnrecordedKernelEvents(why, hint) => {
+                Some((format!("filter '{filter}': {why}"), hint))
+            }
         };
-        Some(Stray { filter: (*filter).clone(), of_kernel })
+        Some(UnmatchedFilter { filter: (*filter).clone(), of_kernel })
     };
     Ok(named.iter().filter_map(stray).collect())
 }
 
-/// What a filter's pattern is for.
-enum Meant {
+/// The target of a filter's pattern.
+enum PatternTarget {
     /// Events of the kernel that are recorded.
     Recorded,
-    /// None of the kernel's, as far as can be seen.
-    ProgramTable,
-    /// The kernel's, none of which are recorded: why, and what to do.
-    Kernels(String, String),
+    /// No kernel events, as far as is known.
+    UserEvents,
+    /// Kernel events that are not recorded: the reason, and the remedy.
+    UnrecordedKernelEvents(String, String),
 }
 
-fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
-    let Ok(selection) = Selection::new(&[pattern]) else { return Meant::ProgramTable };
+fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> PatternTarget {
+    let Ok(selection) = Selection::new(&[pattern]) else { return PatternTarget::UserEvents };
     let near = |error| match error {
         CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => Some(meant),
         _ => None,
     };
     let not_recorded = match selection.select_from(recorded) {
-        Ok(_) => return Meant::Recorded,
+        Ok(_) => return PatternTarget::Recorded,
         Err(error) => near(error),
     };
     match selection.select_from(all) {
-        Ok(_) if pattern.starts_with('*') => Meant::ProgramTable,
-        Ok(_) => Meant::Kernels(
+        Ok(_) if pattern.starts_with('*') => PatternTarget::UserEvents,
+        Ok(_) => PatternTarget::UnrecordedKernelEvents(
             format!("'{pattern}' is for events of the kernel that are not recorded"),
             format!("--kernel '{pattern}' records them, too"),
         ),
@@ -91,26 +94,29 @@ fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> Meant {
             let why = format!("no kernel event that is recorded matches '{pattern}'");
             let hint = || "trackway list --kernel shows what there is".to_owned();
             match not_recorded.or_else(|| near(error)) {
-                Some(meant) => Meant::Kernels(format!("{why}; did you mean '{meant}'?"), hint()),
-                None if is_there => Meant::Kernels(why, hint()),
-                None => Meant::ProgramTable,
+                Some(meant) => PatternTarget::UnrecordedKernelEvents(
+                    format!("{why}; did you mean '{meant}'?"),
+                    hint(),
+                ),
+                None if is_there => PatternTarget::UnrecordedKernelEvents(why, hint()),
+                None => PatternTarget::UserEvents,
             }
         }
     }
 }
 
-/// Refuses the first of these that is about none of programs' events that are known, and was meant
-/// for the kernel's; what is to be said of the others.
+/// Refuses the first of these that applies to no known user event and was meant for kernel events.
+/// Returns warnings about the others.
 ///
 /// # Errors
 ///
 /// That.
-pub(crate) fn refuse(
-    strays: Vec<Stray>,
+pub(crate) fn reject_kernel_misses(
+    unmatched_filters: Vec<UnmatchedFilter>,
     known: &[EventDescription],
 ) -> Result<Vec<String>, RecordError> {
     let mut hints = Vec::new();
-    for Stray { filter, of_kernel } in strays {
+    for UnmatchedFilter { filter, of_kernel } in unmatched_filters {
         if is_about_some(&filter, known) {
             continue;
         }
@@ -126,9 +132,9 @@ pub(crate) fn refuse(
     Ok(hints)
 }
 
-/// What is to be said of a filter for programs if it is about none of these, which are all that
-/// are known; `are_own`: of the program that is to be traced.
-pub(crate) fn said(
+/// Returns the warning about a filter on user events that applies to none of these, which are all
+/// known events; `are_own`: they are those of the program to be traced.
+pub(crate) fn unmatched_warning(
     filter: &FilterSpec,
     known: &[EventDescription],
     are_own: bool,
@@ -147,24 +153,24 @@ fn is_about_some(filter: &FilterSpec, known: &[EventDescription]) -> bool {
     known.iter().any(|event| rules.may_select(event.provider.as_bytes(), event.name.as_bytes()))
 }
 
-/// What was perhaps meant, to follow; empty: nothing like it is there.
+/// Returns the suffix with a similar name; empty if there is none.
 fn suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
     let names: BTreeSet<String> = known.iter().map(EventDescription::full_name).collect();
-    let meant = filter.pattern.as_deref().and_then(|pattern| meant_pattern(pattern, &names));
+    let meant = filter.pattern.as_deref().and_then(|pattern| suggest_pattern(pattern, &names));
     meant.map(|meant| format!("; did you mean '{meant}'?")).unwrap_or_default()
 }
 
-/// What was perhaps meant by a filter's pattern, or by one of a list, that matches none of these
-/// names.
-pub fn meant_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
-    list.split(',').find_map(|pattern| meant_by_one(pattern.trim(), names))
+/// Returns a similar pattern for a filter's pattern, or for one of a list, that matches none of
+/// these names.
+pub fn suggest_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
+    list.split(',').find_map(|pattern| suggest_for_one(pattern.trim(), names))
 }
 
-fn meant_by_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
+fn suggest_for_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     if pattern.contains(':') {
         return near_pattern(pattern, names);
     }
-    // A name alone stands for a provider, but may be meant for an event.
+    // A bare name is a provider's, but may be meant for an event.
     let whole = |meant: String| match meant.strip_prefix("*:") {
         Some(name) => names.iter().find(|full| full.ends_with(&format!(":{name}"))).cloned(),
         None => Some(meant),
@@ -173,8 +179,8 @@ fn meant_by_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
         .or_else(|| near_pattern(&format!("*:{pattern}"), names).and_then(whole))
 }
 
-/// The pattern that is most like this one, of those that match one of the names: where provider or
-/// name does not match, it is taken from there.
+/// Returns the pattern that is most similar to this one, of those that match one of the names: a
+/// provider or name that does not match is replaced by one of theirs.
 pub fn near_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     let (provider, name) = pattern.split_once(':')?;
     let candidate = |full: &String| {
@@ -186,16 +192,16 @@ pub fn near_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     names.iter().filter_map(candidate).min().map(|(_, near)| near)
 }
 
-/// What stands for a part of a pattern that is to match `there`, and how many changes that takes:
-/// itself, or `there` if that takes few.
-fn like<'text>(asked: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
-    if glob_matches(asked.as_bytes(), there.as_bytes()) {
-        return Some((0, asked));
+/// Returns the replacement for a part of a pattern that is to match `there`, and the number of
+/// changes: the part itself, or `there` if that takes few changes.
+fn like<'text>(part: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
+    if glob_matches(part.as_bytes(), there.as_bytes()) {
+        return Some((0, part));
     }
-    let most = (asked.len() / 3).max(1);
-    let changes = strsim::levenshtein(&asked.to_lowercase(), &there.to_lowercase());
-    let is_like = !asked.contains('*') && changes <= most;
-    // Of another case only, it is another one nevertheless.
+    let most = (part.len() / 3).max(1);
+    let changes = strsim::levenshtein(&part.to_lowercase(), &there.to_lowercase());
+    let is_like = !part.contains('*') && changes <= most;
+    // A name in another case is another name.
     is_like.then_some((changes.max(1), there))
 }
 
@@ -232,11 +238,11 @@ mod tests {
         let said = |pattern: &str| {
             let filter = FilterSpec::of(Some(pattern), "x == 1");
             let of_kernel = match kernels(pattern, &recorded, &all) {
-                Meant::Recorded => return "recorded".to_owned(),
-                Meant::ProgramTable => None,
-                Meant::Kernels(why, hint) => Some((why, hint)),
+                PatternTarget::Recorded => return "recorded".to_owned(),
+                PatternTarget::UserEvents => None,
+                PatternTarget::UnrecordedKernelEvents(why, hint) => Some((why, hint)),
             };
-            match refuse(vec![Stray { filter, of_kernel }], &programs()) {
+            match reject_kernel_misses(vec![UnmatchedFilter { filter, of_kernel }], &programs()) {
                 Ok(hints) => hints.concat(),
                 Err(error) => error.to_string(),
             }
@@ -267,13 +273,15 @@ mod tests {
 
     #[test]
     fn of_programs_filters_something_is_said_where_it_is_known_what_they_have() {
-        let said = |text: &str, are_own| super::said(&FilterSpec::new(text), &programs(), are_own);
+        let said = |text: &str, are_own| {
+            super::unmatched_warning(&FilterSpec::new(text), &programs(), are_own)
+        };
         let meant = said("requst: status > 3", false).expect("it is like one");
         assert!(meant.ends_with("known; did you mean 'myapp:request'?"), "{meant}");
         assert!(said("web:*: status > 3", true).is_some_and(|said| said.ends_with("known")));
         assert_eq!(said("web:*: status > 3", false), None, "it may come later");
         assert_eq!(said("status > 3", true), None);
         assert_eq!(said("myapp:*: status > 3", true), None);
-        assert_eq!(super::said(&FilterSpec::new("web:*: a > 3"), &[], true), None);
+        assert_eq!(super::unmatched_warning(&FilterSpec::new("web:*: a > 3"), &[], true), None);
     }
 }

@@ -1,6 +1,6 @@
-//! The two ways to the kernel's events: by BPF ([`crate::kernel::bpf`]), or by tracefs
-//! ([`crate::kernel::tracefs`]) where the former is refused, or somebody wants the latter. The
-//! traces are the same, but for what tracefs does not give.
+//! The two kernel backends: BPF ([`crate::kernel::bpf`]), and tracefs ([`crate::kernel::tracefs`])
+//! for machines that refuse BPF, or on request. Their traces are the same, except for data that
+//! tracefs lacks.
 
 use std::path::{Path, PathBuf};
 
@@ -10,68 +10,69 @@ use trackway_kernel::tracefs::instance::{self, InstanceError};
 use trackway_session::protocol::KernelStatus;
 use trackway_session::{ByteCount, FilterSpec, KernelSpec, Tracefiles};
 
-use crate::command::launch::Entrance;
+use crate::command::launch::PreExecHook;
 use crate::error::RecordError;
 use crate::kernel::bpf::{self, KernelSnapshot};
 use crate::kernel::error;
-use crate::kernel::filters::TakenFilters;
+use crate::kernel::filters::AcceptedFilters;
 use crate::kernel::request::KernelRequest;
-use crate::kernel::tracefs::{self, ByTracefs};
+use crate::kernel::tracefs::{self, PreparedTracefs};
 use crate::notices::Notices;
-use crate::recording::region::RegionWork;
-use crate::trace::folder::Place;
+use crate::recording::region::RegionDrain;
+use crate::trace::folder::TraceFolder;
 
 pub use trackway_session::KernelVia;
 
-/// Which ways are open here.
+/// The kernel backends that can be used here.
 #[derive(Debug)]
-pub struct KernelWays {
-    /// Whether BPF is.
+pub struct KernelBackends {
+    /// Success if BPF can be used.
     pub bpf: Result<(), Refusal>,
-    /// Whether tracefs is, and where that is.
+    /// The mount point of tracefs, if it can be used.
     pub tracefs: Result<PathBuf, InstanceError>,
 }
 
-impl KernelWays {
-    /// Looks, and changes nothing.
-    pub fn look() -> Self {
+impl KernelBackends {
+    /// Detects the backends, without side effects.
+    pub fn detect() -> Self {
         Self { bpf: support::check_support(), tracefs: instance::check_support() }
     }
 }
 
-/// The kernel's events, ready to be recorded.
+/// Kernel events, ready to be recorded.
 #[derive(Debug)]
-pub(crate) enum Kernel {
-    Bpf(Box<bpf::Kernel>),
-    Tracefs(Box<ByTracefs>),
+pub(crate) enum PreparedKernel {
+    Bpf(Box<bpf::PreparedBpf>),
+    Tracefs(Box<PreparedTracefs>),
 }
 
 /// Buffers that a thread drains.
 #[derive(Debug)]
-pub(crate) enum Draining {
-    Bpf(Box<bpf::Draining>),
-    Tracefs(Box<tracefs::Draining>),
+pub(crate) enum KernelRecording {
+    Bpf(Box<bpf::BpfRecording>),
+    Tracefs(Box<tracefs::TracefsRecording>),
 }
 
-/// What was recorded.
+/// The results of a recording of kernel events.
 #[derive(Debug)]
 pub(crate) enum Summary {
     Bpf(Box<bpf::KernelSummary>),
     Tracefs(Box<tracefs::Summary>),
 }
 
-impl Kernel {
-    /// Prepares the recording: by the way that is wanted, or by the first one that is open.
+impl PreparedKernel {
+    /// Prepares the recording: by the backend that is specified, or by the first one that is
+    /// available.
     pub(crate) fn prepare(
         request: &KernelRequest<'_>,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         let by_bpf = || {
-            let made = bpf::Kernel::prepare(request, notices);
+            let made = bpf::PreparedBpf::prepare(request, notices);
             made.map(|made| Self::Bpf(Box::new(made)))
         };
         let by_tracefs = || {
-            let made = ByTracefs::prepare(request);
+            let made = PreparedTracefs::prepare(request);
             made.map(|made| Self::Tracefs(Box::new(made)))
         };
         let made = match (request.spec.via, support::check_support()) {
@@ -79,7 +80,7 @@ impl Kernel {
             (Some(KernelVia::Tracefs), _) => by_tracefs()?,
             (None, Err(refusal)) => {
                 let made = by_tracefs()?;
-                notices.say(format_args!(
+                notices.report(format_args!(
                     "the kernel's events are recorded by tracefs, since BPF is refused ({refusal})"
                 ));
                 if refusal.is_permission_denied() {
@@ -89,70 +90,74 @@ impl Kernel {
             }
         };
         if let Self::Tracefs(made) = &made {
-            made.say_what_is_missing(notices);
+            made.report_missing_data(notices);
         }
-        made.say_size(request.size_bytes(), notices);
+        made.report_size(request.size_bytes(), notices);
         Ok(made)
     }
 
-    /// What its events are asked.
-    pub(crate) fn filters(&self) -> &TakenFilters {
+    /// Returns the filters on its events.
+    pub(crate) fn filters(&self) -> &AcceptedFilters {
         match self {
-            Self::Bpf(kernel) => kernel.filters().taken(),
+            Self::Bpf(kernel) => kernel.filters().accepted(),
             Self::Tracefs(kernel) => kernel.filters(),
         }
     }
 
-    /// Says it where buffers are not of the size that was asked for, or not of the usual one.
-    fn say_size(&self, size_bytes: u64, notices: &Notices) {
+    /// Reports buffers that differ from the specified size, or from the usual one.
+    fn report_size(&self, size_bytes: u64, notices: &Notices) {
         let (cpu_bytes, sizes) = match self {
-            Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::Kernel::sizes()),
-            Self::Tracefs(kernel) => (kernel.cpu_bytes(), ByTracefs::sizes()),
+            Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::PreparedBpf::sizes()),
+            Self::Tracefs(kernel) => (kernel.cpu_bytes(), PreparedTracefs::sizes()),
         };
-        say_other_size(size_bytes, cpu_bytes, &sizes, notices);
+        report_other_size(size_bytes, cpu_bytes, &sizes, notices);
     }
 
-    /// Writes what is recorded to the trace at `root`.
+    /// Starts writing recorded events to the trace at `root`.
     pub(crate) fn begin(
         self,
-        root: &Place,
+        root: &TraceFolder,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
-    ) -> Result<Draining, RecordError> {
+    ) -> Result<KernelRecording, RecordError> {
         Ok(match self {
-            Self::Bpf(kernel) => {
-                Draining::Bpf(Box::new(kernel.begin(root, realtime_offset_ns, tracefiles)?))
-            }
-            Self::Tracefs(kernel) => {
-                Draining::Tracefs(Box::new(kernel.begin(root, realtime_offset_ns, tracefiles)?))
-            }
+            Self::Bpf(kernel) => KernelRecording::Bpf(Box::new(kernel.begin(
+                root,
+                realtime_offset_ns,
+                tracefiles,
+            )?)),
+            Self::Tracefs(kernel) => KernelRecording::Tracefs(Box::new(kernel.begin(
+                root,
+                realtime_offset_ns,
+                tracefiles,
+            )?)),
         })
     }
 }
 
-/// Says it if a CPU's buffers are not of the size that was asked for (0: none was), and which there
-/// can be.
-fn say_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notices) {
+/// Reports a CPU's buffers that differ from the specified size (0: none was), with the possible
+/// sizes.
+fn report_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notices) {
     let wanted_bytes = if size_bytes == 0 { bpf::CPU_BYTES } else { size_bytes };
     if cpu_bytes != wanted_bytes {
         let (is, wanted) = (ByteCount(cpu_bytes), ByteCount(wanted_bytes));
-        notices.say(format_args!(
+        notices.report(format_args!(
             "the kernel's buffers have {is} for each CPU, not {wanted}: {sizes}"
         ));
     }
 }
 
-/// What a flight recorder has at some moment.
+/// The contents of a flight recorder at some moment.
 #[derive(Debug)]
-pub(crate) enum Seen {
-    Bpf(Vec<RegionWork>),
-    Tracefs(tracefs::Seen),
+pub(crate) enum FlightContents {
+    Bpf(Vec<RegionDrain>),
+    Tracefs(tracefs::TracefsContents),
 }
 
-impl Draining {
-    /// Records the events that these patterns select, and no others: how many are new, and how many
-    /// have gone. With `filters`, those are asked from now on. `meanwhile` is called every now and
-    /// then.
+impl KernelRecording {
+    /// Records the events that these patterns select, and no others. Returns the number of added
+    /// and of removed events. With `filters`, those apply from now on. `meanwhile` is called every
+    /// now and then.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -163,23 +168,23 @@ impl Draining {
         match self {
             Self::Bpf(draining) => {
                 let changed = draining.select(patterns, filters, meanwhile, notices)?;
-                draining.filters().taken().say(notices);
+                draining.filters().accepted().report(notices);
                 Ok(changed)
             }
             Self::Tracefs(draining) => draining.select(patterns, filters, meanwhile, notices),
         }
     }
 
-    /// What the command's process does before it runs the command, if anything: from there on it,
-    /// and what it starts, is recorded.
-    pub(crate) fn entrance(&self) -> Option<Entrance> {
+    /// Returns the function that the command's process calls before exec, if any: the process and
+    /// its children are recorded from then on.
+    pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         match self {
-            Self::Bpf(draining) => draining.entrance(),
-            Self::Tracefs(draining) => draining.entrance(),
+            Self::Bpf(draining) => draining.pre_exec_hook(),
+            Self::Tracefs(draining) => draining.pre_exec_hook(),
         }
     }
 
-    /// The limit on open files as it was before, if it was raised: the command is to have that.
+    /// Returns the former limit on open files, if it was raised: the command inherits that one.
     pub(crate) fn files_limit(&self) -> Option<u64> {
         match self {
             Self::Bpf(draining) => draining.files_limit(),
@@ -187,7 +192,7 @@ impl Draining {
         }
     }
 
-    /// Writes events at once, because somebody follows, or not any more.
+    /// Writes events at once while a reader follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         match self {
             Self::Bpf(draining) => draining.set_followed(is_followed),
@@ -195,17 +200,17 @@ impl Draining {
         }
     }
 
-    /// Says what happened since it was looked at last.
-    pub(crate) fn say_news(&self, notices: &Notices) {
+    /// Reports changes since the previous call.
+    pub(crate) fn report_changes(&self, notices: &Notices) {
         match self {
-            Self::Bpf(draining) => draining.say_news(notices),
-            Self::Tracefs(draining) => draining.say_news(notices),
+            Self::Bpf(draining) => draining.report_changes(notices),
+            Self::Tracefs(draining) => draining.report_changes(notices),
         }
     }
 
-    /// How it goes; nothing if nobody can say.
+    /// Returns the status; `None` if it cannot be determined.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
-        let is_of_command = spec.pids.is_empty() && self.entrance().is_some();
+        let is_of_command = spec.pids.is_empty() && self.pre_exec_hook().is_some();
         let (status, is_by_tracefs) = match self {
             Self::Bpf(draining) => (draining.status(spec)?, false),
             Self::Tracefs(draining) => (draining.status(spec)?, true),
@@ -213,7 +218,7 @@ impl Draining {
         Some(KernelStatus { is_of_command, is_by_tracefs, ..status })
     }
 
-    /// Bytes of memory of its buffers.
+    /// Returns the bytes of memory of its buffers.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Bpf(draining) => draining.memory_bytes(),
@@ -221,7 +226,7 @@ impl Draining {
         }
     }
 
-    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         match self {
             Self::Bpf(draining) => draining.drop_flight_recorder(),
@@ -229,8 +234,8 @@ impl Draining {
         }
     }
 
-    /// Records nothing any more. Where that fails, what comes behind ([`Self::stop_and_write`],
-    /// [`Self::finish`]) tries it again, and tells.
+    /// Stops recording. If that fails, later calls ([`Self::stop_and_write`], [`Self::finish`]) try
+    /// again, and report it.
     pub(crate) fn stop(&mut self) {
         match self {
             Self::Bpf(draining) => draining.stop(),
@@ -238,7 +243,7 @@ impl Draining {
         }
     }
 
-    /// Records again.
+    /// Starts recording again.
     pub(crate) fn start(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.start(),
@@ -247,7 +252,8 @@ impl Draining {
         Ok(())
     }
 
-    /// The same as [`Self::stop`]; and what was recorded is in the trace then, as far as it can be.
+    /// Stops as [`Self::stop`] does, and writes the recorded events to the trace, as far as
+    /// possible.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.stop_and_write(),
@@ -255,7 +261,7 @@ impl Draining {
         }
     }
 
-    /// Forgets what was recorded and lost.
+    /// Discards the recorded events and the counts of losses.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         match self {
             Self::Bpf(draining) => draining.clear(),
@@ -263,37 +269,44 @@ impl Draining {
         }
     }
 
-    /// What a flight recorder has now, to be written by [`Self::write_snapshot`]; none if it is no
-    /// such.
-    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Option<Seen>, RecordError> {
+    /// Returns the contents of a flight recorder, to be written by [`Self::write_snapshot`]; `None`
+    /// if this is none.
+    pub(crate) fn begin_snapshot(
+        &self,
+        last_ns: Option<u64>,
+    ) -> Result<Option<FlightContents>, RecordError> {
         match self {
             Self::Bpf(draining) if !draining.is_overwriting() => Ok(None),
-            Self::Bpf(draining) => draining.look_beside(last_ns).map(Seen::Bpf).map(Some),
-            Self::Tracefs(draining) => Ok(draining.look_beside(last_ns)?.map(Seen::Tracefs)),
+            Self::Bpf(draining) => {
+                draining.begin_snapshot(last_ns).map(FlightContents::Bpf).map(Some)
+            }
+            Self::Tracefs(draining) => {
+                Ok(draining.begin_snapshot(last_ns)?.map(FlightContents::Tracefs))
+            }
         }
     }
 
-    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
-    /// that is. `meanwhile` is called every now and then.
+    /// Writes the contents from [`Self::begin_snapshot`] to the trace in `folder`. Returns the
+    /// number of events and bytes. `meanwhile` is called every now and then.
     pub(crate) fn write_snapshot(
         &self,
-        seen: Seen,
-        folder: &Place,
+        contents: FlightContents,
+        folder: &TraceFolder,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<KernelSnapshot, RecordError> {
-        match (self, seen) {
-            (Self::Bpf(draining), Seen::Bpf(seen)) => {
-                draining.write_snapshot(seen, folder, meanwhile)
+        match (self, contents) {
+            (Self::Bpf(draining), FlightContents::Bpf(contents)) => {
+                draining.write_snapshot(contents, folder, meanwhile)
             }
-            (Self::Tracefs(draining), Seen::Tracefs(seen)) => {
-                let (events, bytes) = draining.write_snapshot(&seen, folder)?;
+            (Self::Tracefs(draining), FlightContents::Tracefs(contents)) => {
+                let (events, bytes) = draining.write_snapshot(&contents, folder)?;
                 Ok(KernelSnapshot { events, bytes, missing: None })
             }
             _ => Err(error::failed("no snapshot", "it is of another recording")),
         }
     }
 
-    /// Ends it, and writes what is left.
+    /// Ends the recording, and writes the rest.
     pub(crate) fn finish(self) -> Summary {
         match self {
             Self::Bpf(draining) => Summary::Bpf(Box::new(draining.finish())),
@@ -303,15 +316,15 @@ impl Draining {
 }
 
 impl Summary {
-    /// Says what was recorded; and where, if nothing else says it.
-    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+    /// Reports the results, with the folder if no other line has it.
+    pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         match self {
-            Self::Bpf(summary) => summary.say(folder, notices),
-            Self::Tracefs(summary) => summary.say(folder, notices),
+            Self::Bpf(summary) => summary.report(folder, notices),
+            Self::Tracefs(summary) => summary.report(folder, notices),
         }
     }
 
-    /// What was counted.
+    /// Returns the counts.
     pub(crate) fn counts(&self) -> crate::summary::Summary {
         match self {
             Self::Bpf(summary) => summary.as_summary(),
@@ -319,7 +332,7 @@ impl Summary {
         }
     }
 
-    /// Whether the trace has all of the kernel's events that were not lost or overwritten.
+    /// Returns true if the trace has all kernel events that were not lost or overwritten.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
             Self::Bpf(summary) => summary.unwritten.is_none(),
@@ -335,8 +348,8 @@ mod tests {
     #[test]
     fn buffers_of_another_size_are_said_whoever_chose_it() {
         let said = |size_bytes, cpu_bytes| {
-            let notices = Notices::kept();
-            say_other_size(size_bytes, cpu_bytes, "as there are", &notices);
+            let notices = Notices::in_memory();
+            report_other_size(size_bytes, cpu_bytes, "as there are", &notices);
             notices.lines().join("|")
         };
         assert_eq!(said(0, bpf::CPU_BYTES), "");
@@ -344,7 +357,7 @@ mod tests {
         let with = "the kernel's buffers have";
         let said_of =
             |is: &str, not: &str| format!("{with} {is} for each CPU, not {not}: as there are");
-        // Of many CPUs, as of a size that is no power of two.
+        // Of many CPUs, and of a size that is no power of two.
         assert_eq!(said(0, 2 << 20), said_of("2.0 MiB", "8.0 MiB"));
         assert_eq!(said(300 << 10, 256 << 10), said_of("256.0 KiB", "300.0 KiB"));
     }

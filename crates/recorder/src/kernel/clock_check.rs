@@ -14,7 +14,7 @@ pub(crate) fn refuse_other_clock() -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Whether CLOCK_MONOTONIC is another one here than the kernel's programs have.
+/// Returns true if CLOCK_MONOTONIC differs from the one of BPF programs.
 fn has_own_clock() -> bool {
     /// PROC_TIME_INIT_INO (include/linux/proc_ns.h).
     const FIRST: u64 = 0xeffffffa;
@@ -24,7 +24,7 @@ fn has_own_clock() -> bool {
     namespace.ino() != FIRST && is_set_off(&offsets)
 }
 
-/// Whether offsets, as /proc/PID/timens_offsets has them, are others than zero for CLOCK_MONOTONIC.
+/// Returns true if the offsets, in the format of /proc/PID/timens_offsets, shift CLOCK_MONOTONIC.
 fn is_set_off(offsets: &str) -> bool {
     let mut lines = offsets.lines().map(str::split_whitespace);
     lines.any(|mut words| words.next() == Some("monotonic") && words.any(|word| word != "0"))

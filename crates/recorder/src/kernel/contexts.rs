@@ -1,21 +1,22 @@
-//! Which contexts programs' records have, and which the kernel's, of one list that names both.
+//! The contexts of user events and of kernel events, from one list that names both.
 //!
-//! A name that both know is for both; one that only the kernel knows leaves programs as they are.
+//! A name that both have selects both; a name that only kernel events have leaves user events with
+//! their default.
 
 use trackway_kernel::bpf_program::contexts::{ALL, Context};
 use trackway_session::{ContextList, OptionError, parse_contexts};
 
 use crate::error::RecordError;
 
-/// What programs' records have unless they are asked for others.
-const USUAL: &str = "vtid";
+/// Default context of user events.
+const DEFAULT_CONTEXT: &str = "vtid";
 
-/// A list of contexts, with whose they are.
+/// Contexts of a list, by the kind of events that have them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BothContexts {
-    /// Of programs' records.
+pub struct ContextLists {
+    /// Contexts of user events.
     pub programs: ContextList,
-    /// Of the kernel's, besides `tid`.
+    /// Contexts of kernel events, in addition to `tid`.
     pub kernel: Vec<Context>,
 }
 
@@ -47,7 +48,7 @@ impl std::fmt::Display for ContextsError {
 
 impl std::error::Error for ContextsError {}
 
-/// Contexts of the kernel's events, by their names.
+/// Parses contexts of kernel events, by their names.
 ///
 /// # Errors
 ///
@@ -62,20 +63,23 @@ pub(crate) fn of_kernel(list: &[String]) -> Result<Vec<Context>, RecordError> {
     list.iter().map(known).collect()
 }
 
-/// All contexts of the kernel's events, for people.
+/// Returns the names of all contexts of kernel events, as text.
 fn names() -> String {
     ALL.map(|context| context.name).join(", ")
 }
 
-/// Reads such a list; none: what is usual.
+/// Parses such a list; `None` selects the defaults.
 ///
 /// # Errors
 ///
 /// If a word means nothing, or nothing here.
-pub fn parse_both(list: Option<&str>, has_kernel: bool) -> Result<BothContexts, ContextsError> {
+pub fn parse_context_lists(
+    list: Option<&str>,
+    has_kernel: bool,
+) -> Result<ContextLists, ContextsError> {
     let Some(list) = list else {
-        let programs = parse_contexts(USUAL).map_err(ContextsError::Unknown)?;
-        return Ok(BothContexts { programs, kernel: Vec::new() });
+        let programs = parse_contexts(DEFAULT_CONTEXT).map_err(ContextsError::Unknown)?;
+        return Ok(ContextLists { programs, kernel: Vec::new() });
     };
     let (mut programs, mut kernel) = (Vec::new(), Vec::new());
     for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -91,12 +95,12 @@ pub fn parse_both(list: Option<&str>, has_kernel: bool) -> Result<BothContexts, 
             programs.push(word);
         }
     }
-    // Whoever names the kernel's alone says nothing of programs'.
+    // A list of kernel contexts alone leaves user events with their default.
     if programs.is_empty() && !kernel.is_empty() {
-        programs.push(USUAL);
+        programs.push(DEFAULT_CONTEXT);
     }
     let programs = parse_contexts(&programs.join(",")).map_err(ContextsError::Unknown)?;
-    Ok(BothContexts { programs, kernel })
+    Ok(ContextLists { programs, kernel })
 }
 
 #[cfg(test)]
@@ -104,7 +108,7 @@ mod tests {
     use super::*;
 
     fn read(list: &str) -> (Vec<String>, Vec<&'static str>) {
-        let both = parse_both(Some(list), true).unwrap_or_else(|error| panic!("{error}"));
+        let both = parse_context_lists(Some(list), true).unwrap_or_else(|error| panic!("{error}"));
         (both.programs.names(), both.kernel.iter().map(|context| context.name).collect())
     }
 
@@ -117,18 +121,19 @@ mod tests {
         assert_eq!(read("none,nice"), (Vec::new(), vec!["nice"]));
         assert_eq!(read("$app.a:b"), (vec!["$app.a:b".to_owned()], Vec::new()));
         assert_eq!(read(""), (Vec::new(), Vec::new()));
-        let unsaid = parse_both(None, true).expect("what is usual");
+        let unsaid = parse_context_lists(None, true).expect("what is usual");
         assert_eq!((unsaid.programs.names(), unsaid.kernel), (usual, Vec::new()));
     }
 
     #[test]
     fn what_means_nothing_is_told_with_what_there_is() {
-        let of = |list, has_kernel| parse_both(Some(list), has_kernel).unwrap_err().to_string();
+        let of =
+            |list, has_kernel| parse_context_lists(Some(list), has_kernel).unwrap_err().to_string();
         let unknown = of("colour", true);
         assert!(unknown.contains("no context 'colour'") && unknown.contains("cgroup_id"));
         assert!(of("ppid", false).contains("--kernel"));
         assert!(of("none,vtid", true).contains("'none' stands alone"));
-        assert!(parse_both(Some("vpid,procname"), false).is_ok());
+        assert!(parse_context_lists(Some("vpid,procname"), false).is_ok());
         assert_eq!(
             of_kernel(&["prio".into()]).expect("there is such"),
             Context::named("prio").as_slice()

@@ -1,9 +1,8 @@
 //! The thread that drains the kernel's buffers, whichever way they are filled.
 //!
-//! What the recorder wants done with what is drained it sends as a closure, and waits for the
-//! answer: so all that concerns it happens in one thread. That thread goes on whatever happens:
-//! where nothing can be written, it says so once and tries again, and what finds no room meanwhile
-//! is counted.
+//! The recorder sends work as a closure, and waits for the result: so everything about the buffers
+//! happens in one thread. The thread survives errors: if writing fails, it reports that once and
+//! retries, and events that find no space in between are counted.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -16,60 +15,60 @@ use crate::error::RecordError;
 use crate::kernel::error::{failed, io_failure};
 use crate::notices::Notices;
 use crate::summary::Summary;
-use crate::trace::completion::{self, By};
+use crate::trace::completion::{self, CompletedBy};
 use crate::trace::layout::Trace;
-use crate::trace::progress_file::Live;
+use crate::trace::progress_file::ProgressFile;
 
-/// How often buffers are looked at.
+/// Period between two turns of draining.
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long until writing is tried again, once it has failed.
+/// Period between two attempts to write, once one has failed.
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
-/// How many packets are given up at the end, one after the other, where a full disk has no room for
-/// those that say what was lost.
+/// Most packets that are dropped at the end, one after the other, if a full disk has no space for
+/// the packets that report losses.
 const GIVEN_UP_MAX: usize = 4;
 
-/// How it ended.
+/// The results at the end.
 #[derive(Debug)]
 pub(crate) struct Ended<C> {
     pub(crate) counts: C,
-    /// Whether all could be written.
+    /// Success if all packets could be written.
     pub(crate) written: io::Result<()>,
-    /// Whether the streams tell all losses.
+    /// Success if the streams report all losses.
     pub(crate) closed: io::Result<()>,
 }
 
-/// What is done with buffers by the thread.
-pub(crate) trait Drains: Send + Sized + 'static {
-    /// Moves what there is to the trace.
+/// Buffers that the thread drains.
+pub(crate) trait DrainSource: Send + Sized + 'static {
+    /// Moves buffered events to the trace.
     ///
     /// # Errors
     ///
     /// If it cannot be written now.
     fn regular_turn(&mut self) -> io::Result<()>;
 
-    /// Forgets what was recorded and lost; it is stopped.
+    /// Discards recorded events and counts of losses, while stopped.
     ///
     /// # Errors
     ///
-    /// If what is in the trace cannot be removed.
+    /// If files of the trace cannot be removed.
     fn clear(&mut self) -> io::Result<()>;
 
-    /// The trace, and how far it is written, while somebody follows.
-    fn live(&mut self) -> (&Trace, &mut Option<Live>);
+    /// Returns the trace, and the file of its written extent while a reader follows.
+    fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>);
 
-    /// Says in the trace what was lost at its end.
+    /// Writes the losses at the trace's end.
     ///
     /// # Errors
     ///
-    /// If there is a stream that cannot say it; all others do.
+    /// If a stream cannot be written; all others are.
     fn close(&mut self) -> io::Result<()>;
 
-    /// Takes the largest of the streams' last packets out of the trace again, whose events are lost
-    /// then: whether there was one.
-    fn give_largest_up(&mut self) -> bool;
+    /// Removes the largest of the streams' last packets from the trace; its events are lost.
+    /// Returns true if there was one.
+    fn drop_largest_packet(&mut self) -> bool;
 
-    /// The same as [`Self::close`], where there may be no room for that.
+    /// Closes as [`Self::close`] does, on a disk that may have no space for that.
     ///
     /// # Errors
     ///
@@ -77,7 +76,7 @@ pub(crate) trait Drains: Send + Sized + 'static {
     fn close_at_end(&mut self) -> io::Result<()> {
         let mut closed = self.close();
         for _ in 0..GIVEN_UP_MAX {
-            if closed.is_ok() || !self.give_largest_up() {
+            if closed.is_ok() || !self.drop_largest_packet() {
                 break;
             }
             closed = self.close();
@@ -85,34 +84,34 @@ pub(crate) trait Drains: Send + Sized + 'static {
         closed
     }
 
-    /// What has changed of whom is recorded, to be said.
+    /// Returns changes of the recorded processes that are to be reported.
     fn news(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Writes events at once, because somebody follows, or not any more.
+    /// Writes events at once while a reader follows, or not any more.
     fn set_followed(&mut self, is_followed: bool) {
         let (trace, live) = self.live();
         if is_followed == live.is_some() {
             return;
         }
         // Without it the trace is followed all the same, a second later.
-        *live = is_followed.then(|| Live::open(&trace.facts().ok()?).ok()).flatten();
+        *live = is_followed.then(|| ProgressFile::open(&trace.facts().ok()?).ok()).flatten();
     }
 }
 
-/// What the thread is to do between two turns.
-type Order<D> = Box<dyn FnOnce(&mut D) + Send>;
+/// Work for the thread between two turns.
+type Task<D> = Box<dyn FnOnce(&mut D) + Send>;
 
-/// What the recorder has of the thread, which ends with this.
+/// The recorder's handle of the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DrainThread<D> {
-    orders: Sender<Order<D>>,
+    orders: Sender<Task<D>>,
     news: Receiver<String>,
     thread: JoinHandle<()>,
 }
 
-impl<D: Drains> DrainThread<D> {
+impl<D: DrainSource> DrainThread<D> {
     /// Starts it.
     ///
     /// # Errors
@@ -121,74 +120,79 @@ impl<D: Drains> DrainThread<D> {
     pub(crate) fn start(mut drainer: D) -> Result<Self, RecordError> {
         let (orders, ordered) = mpsc::channel();
         let (teller, news) = mpsc::channel();
-        let run = move || run(&mut drainer, &ordered, &teller);
+        let run = move || drain_until_dropped(&mut drainer, &ordered, &teller);
         let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
         let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
         Ok(Self { orders, news, thread })
     }
 
-    /// Has something done by the thread.
+    /// Runs `act` in the thread, and waits for its result.
     ///
     /// # Errors
     ///
     /// If it has ended.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut D) -> T + Send + 'static,
     ) -> Result<T, RecordError> {
         let (teller, answer) = mpsc::channel();
-        let order: Order<D> = Box::new(move |drainer| drop(teller.send(act(drainer))));
+        let order: Task<D> = Box::new(move |drainer| drop(teller.send(act(drainer))));
         let gone = || failed("cannot write kernel events", "the thread has ended");
         self.orders.send(order).map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())
     }
 
-    /// Has it write what is left, by `end`; if it has ended, nothing is known of it.
+    /// Calls `end` in the thread to write the rest; if the thread has ended, its results are
+    /// unknown.
     pub(crate) fn write_end<C: Default + Send + 'static>(
         &self,
         end: impl FnOnce(&mut D) -> Ended<C> + Send + 'static,
     ) -> Ended<C> {
-        self.ask(end).unwrap_or_else(|error| {
+        self.run(end).unwrap_or_else(|error| {
             let gone = || Err(io::Error::other(error.to_string()));
             Ended { counts: C::default(), written: gone(), closed: gone() }
         })
     }
 
-    /// Marks the trace as whole. Where that cannot be, who reads it is told that it may not be.
+    /// Marks the trace as complete. If that fails, readers report that it may not be.
     pub(crate) fn mark(&self, summary: Summary) {
-        let _ = self.ask(move |drainer| {
+        let _ = self.run(move |drainer| {
             let facts = drainer.live().0.facts()?;
-            completion::mark(&facts, By::Record(&summary))
+            completion::mark(&facts, CompletedBy::Record(&summary))
         });
     }
 
-    /// See [`Drains::set_followed`].
+    /// See [`DrainSource::set_followed`].
     pub(crate) fn set_followed(&self, is_followed: bool) {
-        let order: Order<D> = Box::new(move |drainer| drainer.set_followed(is_followed));
-        // Whoever has ended has written all.
+        let order: Task<D> = Box::new(move |drainer| drainer.set_followed(is_followed));
+        // A thread that has ended has written all events.
         let _ = self.orders.send(order);
     }
 
-    /// See [`Drains::clear`].
+    /// See [`DrainSource::clear`].
     pub(crate) fn clear(&self) -> Result<(), RecordError> {
-        let cleared = self.ask(Drains::clear)?;
+        let cleared = self.run(DrainSource::clear)?;
         cleared.map_err(|error| io_failure("cannot remove what was recorded of the kernel", error))
     }
 
-    /// Says what happened since it was looked at last.
-    pub(crate) fn say_news(&self, notices: &Notices) {
-        self.news.try_iter().for_each(|news| notices.say(format_args!("{news}")));
+    /// Reports changes since the previous call.
+    pub(crate) fn report_changes(&self, notices: &Notices) {
+        self.news.try_iter().for_each(|news| notices.report(format_args!("{news}")));
     }
 
-    /// Ends it: it has done what it was to do.
+    /// Ends the thread after its work.
     pub(crate) fn end(self) {
         drop(self.orders);
         let _ = self.thread.join();
     }
 }
 
-/// Until nobody is left who could want anything.
-fn run<D: Drains>(drainer: &mut D, orders: &Receiver<Order<D>>, teller: &Sender<String>) {
+/// Drains until the handle of the thread is dropped.
+fn drain_until_dropped<D: DrainSource>(
+    drainer: &mut D,
+    orders: &Receiver<Task<D>>,
+    teller: &Sender<String>,
+) {
     let mut is_failing = false;
     let mut due = Instant::now();
     loop {
@@ -216,7 +220,7 @@ fn run<D: Drains>(drainer: &mut D, orders: &Receiver<Order<D>>, teller: &Sender<
     }
 }
 
-/// That events could not be written.
+/// Returns the error for events that could not be written.
 pub(crate) fn unwritten(error: io::Error) -> RecordError {
     io_failure("cannot write kernel events", error)
 }

@@ -1,4 +1,4 @@
-//! Errors of recording the kernel's events, with hints.
+//! Errors of recording kernel events, with hints.
 
 use trackway_console::IoError;
 use trackway_kernel::bpf_program::cgroup::CgroupError;
@@ -6,12 +6,12 @@ use trackway_kernel::catalogue::error::CatalogueError;
 
 use crate::error::RecordError;
 
-/// Returns the error of something that failed with the kernel's events.
+/// Returns the error of a failed operation on kernel events.
 pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
     RecordError::Kernel(format!("{what}: {error}"), None)
 }
 
-/// As [`failed`], for an error of the system.
+/// Returns the error of [`failed`] for an error of the system.
 pub(crate) fn io_failure(what: &str, error: std::io::Error) -> RecordError {
     failed(what, IoError::from(error))
 }
@@ -42,7 +42,7 @@ impl From<CgroupError> for RecordError {
     }
 }
 
-/// What to do about an error of bpf(2) or perf_event_open(2).
+/// Returns the error of bpf(2) or perf_event_open(2), with a hint.
 pub(crate) fn unavailable(error: impl Into<IoError>) -> RecordError {
     let error = error.into();
     let hint = match error.raw_os_error() {

@@ -1,4 +1,4 @@
-//! The kernel's events, by BPF (`bpf`) or by tracefs (`tracefs`), which `backend` chooses.
+//! Kernel events, by BPF (`bpf`) or by tracefs (`tracefs`), which `backend` chooses.
 
 pub(crate) mod backend;
 pub(crate) mod bpf;

@@ -1,14 +1,14 @@
-//! Fields of the kernel's events that are not recorded: more than an event may have, or of a kind
-//! that we do not know. They are said when it begins, and stand in the trace's `env`.
+//! Fields of kernel events that are not recorded: beyond the limit of an event, or of an unknown
+//! kind. They are reported at the beginning, and named in the trace's `env`.
 
 use crate::common::numbers::Counted;
 use crate::notices::Notices;
 
-/// Most that are named when it is said.
+/// Most fields that are named in the notice.
 const NAMED_MAX: usize = 4;
 
-/// Says which are not recorded, the first ones by name.
-pub(crate) fn say<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>, notices: &Notices) {
+/// Reports fields that are not recorded, the first ones by name.
+pub(crate) fn report<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>, notices: &Notices) {
     let all: Vec<(&str, &str)> = fields.into_iter().collect();
     if all.is_empty() {
         return;
@@ -17,7 +17,7 @@ pub(crate) fn say<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>, noti
     let named: Vec<String> = named.collect();
     let more = if all.len() > NAMED_MAX { ", …" } else { "" };
     let are = if all.len() == 1 { "is" } else { "are" };
-    notices.say(format_args!(
+    notices.report(format_args!(
         "{} of the kernel's events {are} not recorded: {}{more}",
         Counted(all.len() as u64, "field"),
         named.join(", ")
@@ -31,8 +31,8 @@ mod tests {
     #[test]
     fn fields_that_are_left_out_are_said_the_first_ones_by_name() {
         let said = |fields: &[(&str, &str)]| {
-            let notices = Notices::kept();
-            say(fields.iter().copied(), &notices);
+            let notices = Notices::in_memory();
+            report(fields.iter().copied(), &notices);
             notices.lines().join("|")
         };
         assert_eq!(said(&[]), "");

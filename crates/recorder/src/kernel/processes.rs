@@ -3,14 +3,15 @@
 use crate::error::RecordError;
 use crate::kernel::error::failed;
 
-/// Takes each of a process's threads in, by `take_in`, which says whether that was news. Whoever is
-/// made by one that was no member at that moment may be listed, and be taken out again: so until
-/// all that are there were members before.
+/// Adds each of a process's threads by `take_in`, which returns true if the thread was no member
+/// yet. A thread created by a thread that was no member at that moment may be missed by the
+/// listing: so this repeats until all listed threads are members.
 pub(crate) fn each_thread(
     pid: u32,
     mut take_in: impl FnMut(u32) -> bool,
 ) -> Result<(), RecordError> {
-    /// Most looks at threads that make others all the time, who are in it as they are made.
+    /// Most scans for threads that are created all the time; new ones are members from their
+    /// creation.
     const LOOKS_MAX: usize = 100;
     for look in 0..LOOKS_MAX {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
@@ -27,7 +28,7 @@ pub(crate) fn each_thread(
     Ok(())
 }
 
-/// Whether this process is in the first pid namespace, whose numbers the kernel's programs see.
+/// Returns true if this process is in the first pid namespace, whose numbers BPF programs read.
 pub(crate) fn is_first_namespace() -> bool {
     /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
     const FIRST: u64 = 0xeffffffc;

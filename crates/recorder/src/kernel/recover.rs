@@ -1,8 +1,8 @@
-//! What a recorder that was killed left of the kernel's events.
+//! Recovery of kernel events after their recorder was killed.
 //!
-//! Their buffers were its own, and the kernel forgot them with it: nothing can be completed, but
-//! what is in the trace is made whole, and it is said that the rest is lost. Of a stream, the index
-//! says what was written: it gets an entry once the packet is there.
+//! The buffers were the recorder's, and the kernel freed them with it. So lost events cannot be
+//! recovered, but the trace is made valid, and the loss is reported. The index of a stream shows
+//! what was written: it gets an entry once the packet is there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -14,22 +14,22 @@ use trackway_ctf::read::Trace;
 use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
 
 use crate::notices::Notices;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{FACTS, KERNEL};
 use crate::trace::prepare;
 
-/// Completes the kernel's part of the trace in `root` as far as that goes, and says what is lost,
-/// if its recorder was killed. A trace that somebody records into is left alone. Whether it said
-/// something.
-pub(crate) fn settle(root: &Path, notices: &Notices) -> bool {
-    if !is_left(root) {
+/// Completes the kernel's part of the trace in `root` as far as possible, and reports the losses,
+/// if its recorder was killed. A trace that is being recorded is left alone. Returns true if a
+/// notice was reported.
+pub(crate) fn complete(root: &Path, notices: &Notices) -> bool {
+    if !is_incomplete(root) {
         return false;
     }
-    // Who has it may just be completing it.
+    // The process that has it may just be completing it.
     let Ok(Some(lock)) = prepare::lock(root) else { return false };
-    // What is at its path from here on may be another one.
-    let Ok(open) = Place::of(lock, root).below(&[KERNEL]) else { return false };
+    // Another folder may be at its path from here on.
+    let Ok(open) = TraceFolder::of(lock, root).open_below(&[KERNEL]) else { return false };
     let Ok(kernel) = open.now() else { return false };
     let facts = kernel.join(FACTS);
     let is_for_others = open.metadata().map_or(true, |status| status.mode() & 0o022 != 0);
@@ -37,7 +37,9 @@ pub(crate) fn settle(root: &Path, notices: &Notices) -> bool {
         return false;
     }
     let place = root.display();
-    match cut(&kernel).and_then(|end_ns| completion::mark(&facts, By::Nobody).map(|()| end_ns)) {
+    match cut(&kernel)
+        .and_then(|end_ns| completion::mark(&facts, CompletedBy::Assumption).map(|()| end_ns))
+    {
         Ok(last_ns) => {
             let until = match last_ns {
                 0 => "nothing of them was written".to_owned(),
@@ -46,7 +48,7 @@ pub(crate) fn settle(root: &Path, notices: &Notices) -> bool {
                     None => "they end where their indices do".to_owned(),
                 },
             };
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "the kernel's events in {place}: {until}; what was in buffers when the recorder \
                  was killed (half a second at most, of a flight recorder all) is lost, and nobody \
                  knows how much it was"
@@ -54,21 +56,21 @@ pub(crate) fn settle(root: &Path, notices: &Notices) -> bool {
         }
         Err(error) => {
             let error = IoError::from(error);
-            notices.say(format_args!("cannot complete the kernel's events in {place}: {error}"));
+            notices.report(format_args!("cannot complete the kernel's events in {place}: {error}"));
         }
     }
     true
 }
 
-/// Whether the trace in `root` has a part of the kernel's that is not complete: if nobody records
-/// into it, its recorder was killed.
-pub(crate) fn is_left(root: &Path) -> bool {
+/// Returns true if the trace in `root` has an incomplete kernel part: if it is not being recorded,
+/// its recorder was killed.
+pub(crate) fn is_incomplete(root: &Path) -> bool {
     let kernel = root.join(KERNEL);
     let facts = kernel.join(FACTS);
     is_ours(&kernel) && is_ours(&facts) && !completion::is_marked(&facts)
 }
 
-/// A time of the trace in a folder, as people read it.
+/// Formats a time of the trace in a folder.
 fn time_of_day(folder: &Path, ns: u64) -> Option<String> {
     /// Metadata that is read for it, in bytes: the clock stands at its beginning, but it is read as
     /// a whole.
@@ -80,7 +82,7 @@ fn time_of_day(folder: &Path, ns: u64) -> Option<String> {
     Some(crate::common::date::utc(since_1970 / 1_000_000_000))
 }
 
-/// Whether it is a folder of this user's own, that others cannot write to.
+/// Returns true if it is a folder of this user's own, which others cannot write to.
 fn is_ours(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|status| {
         status.is_dir() && status.uid() == crate::common::user::user() && status.mode() & 0o022 == 0
@@ -104,7 +106,7 @@ fn cut(folder: &Path) -> io::Result<u64> {
     Ok(latest)
 }
 
-/// The same of one stream.
+/// Cuts one stream. Returns the latest time in it, in ns.
 fn cut_stream(index: &File, data: &File) -> io::Result<u64> {
     let mut header = [0; INDEX_HEADER_BYTES];
     let mut reader = index;
@@ -157,9 +159,9 @@ mod tests {
     use crate::trace::stream::{Packet, Stream, StreamId};
     use trackway_ctf::write::PACKET_HEADER_BYTES;
 
-    /// A trace whose recorder was killed when it had written three packets.
+    /// Makes a trace whose recorder was killed when it had written three packets.
     fn left(folder: &TemporaryFolder) -> PathBuf {
-        let place = Place::open(folder.path()).expect("a folder");
+        let place = TraceFolder::open(folder.path()).expect("a folder");
         let trace =
             crate::trace::layout::Trace::create_kernel(&place, [7; 16], 0, Vec::new(), Vec::new())
                 .expect("a trace");
@@ -175,9 +177,9 @@ mod tests {
         folder.path().join(KERNEL)
     }
 
-    fn said(folder: &TemporaryFolder) -> String {
-        let notices = Notices::kept();
-        settle(folder.path(), &notices);
+    fn notices_of(folder: &TemporaryFolder) -> String {
+        let notices = Notices::in_memory();
+        complete(folder.path(), &notices);
         notices.lines().join("\n")
     }
 
@@ -190,14 +192,14 @@ mod tests {
         // It was writing the next one.
         let more = [&whole[..], &[1, 2, 3]].concat();
         fs::write(&data, more).expect("room");
-        let told = said(&folder);
+        let told = notices_of(&folder);
         assert!(
             told.contains("they end at 19700101T000000 (UTC)") && told.contains("is lost"),
             "{told}"
         );
         assert_eq!(fs::read(&data).expect("a stream"), whole);
         assert!(completion::is_marked(&kernel.join(FACTS)));
-        assert_eq!(said(&folder), "", "once");
+        assert_eq!(notices_of(&folder), "", "once");
     }
 
     #[test]
@@ -208,13 +210,13 @@ mod tests {
         let bytes = fs::metadata(&data).expect("a stream").len();
         let open = |path| OpenOptions::new().write(true).open(path).expect("a file");
         open(&data).set_len(bytes - 1).expect("shorter");
-        assert!(said(&folder).contains("they end at"));
+        assert!(notices_of(&folder).contains("they end at"));
         assert_eq!(fs::metadata(&data).expect("a stream").len(), bytes / 3 * 2);
         let entries = fs::metadata(&index).expect("an index").len() - INDEX_HEADER_BYTES as u64;
         assert_eq!(entries, 2 * INDEX_ENTRY_BYTES as u64);
         open(&data).set_len(0).expect("shorter");
         fs::remove_file(kernel.join(FACTS).join("complete")).expect("a mark");
-        assert!(said(&folder).contains("nothing of them was written"));
+        assert!(notices_of(&folder).contains("nothing of them was written"));
     }
 
     #[test]
@@ -222,9 +224,9 @@ mod tests {
         let folder = TemporaryFolder::new();
         let kernel = left(&folder);
         let lock = prepare::lock(folder.path()).expect("a folder").expect("it is there");
-        assert_eq!(said(&folder), "");
+        assert_eq!(notices_of(&folder), "");
         drop(lock);
         assert!(!completion::is_marked(&kernel.join(FACTS)));
-        assert_ne!(said(&folder), "");
+        assert_ne!(notices_of(&folder), "");
     }
 }

@@ -1,4 +1,4 @@
-//! A request to record kernel events: what a session specifies, and what its recorder adds.
+//! A request to record kernel events: the session's specification, and additions of its recorder.
 
 use trackway_kernel::bpf_program::contexts::Context;
 use trackway_session::{FilterSpec, KernelSpec, Mode};
@@ -13,9 +13,9 @@ pub(crate) struct KernelRequest<'a> {
     pub(crate) spec: &'a KernelSpec,
     /// Filters of `spec` that apply to user events, too.
     pub(crate) shared_filters: &'a [FilterSpec],
-    /// Whether the scope is the traced command with its children.
+    /// True if the scope is the traced command with its children.
     pub(crate) follows_command: bool,
-    /// Whether nothing is recorded until the session is started.
+    /// True if recording begins only when the session is started.
     pub(crate) is_stopped: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The kernel's events that patterns select.
+//! Kernel events that patterns select.
 
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
@@ -6,7 +6,8 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 
 use crate::error::RecordError;
 
-/// The events that these patterns select; none may be in vain, whether it includes or excludes.
+/// Returns the events that these patterns select; each pattern has to match, whether it includes or
+/// excludes.
 pub(crate) fn selected(
     catalogue: &Catalogue,
     patterns: &[String],
@@ -15,7 +16,7 @@ pub(crate) fn selected(
     Ok(catalogue.events(&catalogue.selected_names(&selection)?).events)
 }
 
-/// The same of those that tracefs has: of calls, those by the numbers of 64 bits.
+/// Returns the selected events that tracefs has: of system calls, those by 64-bit numbers.
 pub(crate) fn selected_of_tracefs(
     catalogue: &Catalogue,
     patterns: &[String],
@@ -23,7 +24,7 @@ pub(crate) fn selected_of_tracefs(
     Ok(catalogue.select(&selection(catalogue, patterns)?)?.events)
 }
 
-/// What these patterns select: each that excludes something has to be for some event.
+/// Returns the selection of these patterns. A pattern that excludes events has to match some.
 fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {

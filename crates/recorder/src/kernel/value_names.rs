@@ -1,4 +1,4 @@
-//! What the kernel's catalogue knows of numbers, as traces say it.
+//! Names of numbers in the kernel's catalogue, as traces declare them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,12 +10,12 @@ use trackway_kernel::catalogue::calls::{
 use trackway_kernel::catalogue::model::{self, ResultKind, Symbol, Symbols};
 use trackway_kernel::catalogue::names;
 
-/// What each field of an event stands for, as far as plain text does not show it.
+/// Returns the meaning of each field of an event, if plain text does not show it.
 pub(crate) fn of(staged: &EventPlan) -> Vec<Option<Meaning>> {
     of_fields(&staged.meanings)
 }
 
-/// The same, from what the catalogue says of each field.
+/// Returns the meanings of fields by their meanings in the catalogue.
 pub(crate) fn of_fields(fields: &[model::Meaning]) -> Vec<Option<Meaning>> {
     fields.iter().map(meaning).collect()
 }
@@ -40,7 +40,7 @@ fn meaning(of: &model::Meaning) -> Option<Meaning> {
             errors: errors(),
             is_address: matches!(returned, ResultKind::Address),
         },
-        // Plain text shows them as what they are.
+        // Plain text shows these values.
         model::Meaning::Plain
         | model::Meaning::Hexadecimal
         | model::Meaning::Code
@@ -52,7 +52,7 @@ fn meaning(of: &model::Meaning) -> Option<Meaning> {
     })
 }
 
-/// Names that values of a field have, and those values, as who reads the trace knows them.
+/// Returns the names of a field's values, with the values, as in traces.
 pub(crate) fn labels(of: &model::Meaning) -> Vec<(String, i64)> {
     let all = |symbols: &Symbols, value: fn(i64) -> Option<i64>| -> Vec<(String, i64)> {
         let symbols = symbols.choices.iter().chain(&symbols.flags);

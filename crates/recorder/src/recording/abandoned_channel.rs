@@ -7,75 +7,78 @@ use trackway_window::SessionLayout;
 
 use crate::error::RecordError;
 use crate::recording::region::StreamNames;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::slot::{self, Slot};
 use crate::window::{cpus, shared_text};
 
-/// What becomes of records whose trace cannot be completed where it was recorded.
+/// The treatment of records whose trace cannot be completed where it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stranded {
     /// They stay in memory: the folder may come back, as with a disk.
     Keep,
     /// They go into a trace of their own beside it.
-    Beside,
+    NewTrace,
     /// They are given up.
     Discard,
 }
 
-/// A channel whose recorder is dead, and in which nobody writes any more.
-pub(crate) struct Left {
+/// A channel whose recorder is dead, and which no process writes to any more.
+pub(crate) struct AbandonedChannel {
     pub(crate) slot: Slot,
     pub(crate) layout: SessionLayout,
     pub(crate) names: StreamNames,
     no_sequence: bool,
 }
 
-impl Left {
+impl AbandonedChannel {
     /// Keeps writers out of a channel that was taken over; `None`: nothing is left of it.
     pub(crate) fn of(
-        home: &Home,
+        handle: &WindowHandle,
         slot: Slot,
         stranded: Stranded,
     ) -> Result<Option<Self>, RecordError> {
         let session = slot.session();
         if session.state.load(Ordering::Relaxed) == state::BUILDING {
             let no_sequence = slot.deactivate_unbuilt();
-            slot.free(home, no_sequence).inspect_err(|_| slot.abandon())?;
+            slot.free(handle, no_sequence).inspect_err(|_| slot.abandon())?;
             return Ok(None);
         }
-        // What lies elsewhere is another session's, whatever the slot says.
-        let is_of_another = home.uid() != crate::common::user::user();
+        // Memory elsewhere belongs to another session, whatever the slot's content is.
+        let is_of_another = handle.uid() != crate::common::user::user();
         let is_its = |layout: &SessionLayout| {
             // Each CPU takes memory of ours.
             (!is_of_another || layout.cpus <= cpus::possible())
-                && slot::is_control_area(home, slot.index, &layout.control_area())
+                && slot::is_control_area(handle, slot.index, &layout.control_area())
         };
-        let layout = SessionLayout::read(home.window(), slot.index).filter(is_its);
+        let layout = SessionLayout::read(handle.window(), slot.index).filter(is_its);
         let class = session.stream_class.load(Ordering::Relaxed);
         let names = shared_text::channel_name(session).map(|name| StreamNames::new(&name, class));
         let no_sequence = slot.deactivate();
         let Some((layout, names)) = layout.zip(names) else {
             let was_let_in_to = session.control_offset.load(Ordering::Relaxed) != 0;
             // A process of little address space (RLIMIT_AS) does not see all.
-            let window = home.window();
-            let may_be_elsewhere =
-                home.allocator.file().status().is_ok_and(|file| file.bytes > window.mapped_bytes());
+            let window = handle.window();
+            let may_be_elsewhere = handle
+                .allocator
+                .file()
+                .status()
+                .is_ok_and(|file| file.bytes > window.mapped_bytes());
             let is_kept = stranded == Stranded::Keep || may_be_elsewhere;
             if was_let_in_to && !slot.is_complete && is_kept {
                 slot.abandon();
                 return Err(RecordError::Lost("its session in the window makes no sense"));
             }
-            slot.free(home, no_sequence).inspect_err(|_| slot.abandon_complete())?;
+            slot.free(handle, no_sequence).inspect_err(|_| slot.abandon_complete())?;
             return Ok(None);
         };
         if slot.is_complete {
-            slot.discard(home, &layout, no_sequence)?;
+            slot.discard(handle, &layout, no_sequence)?;
             return Ok(None);
         }
         Ok(Some(Self { slot, layout, names, no_sequence }))
     }
 
-    pub(crate) fn discard(&self, home: &Home) -> Result<(), RecordError> {
-        self.slot.discard(home, &self.layout, self.no_sequence)
+    pub(crate) fn discard(&self, handle: &WindowHandle) -> Result<(), RecordError> {
+        self.slot.discard(handle, &self.layout, self.no_sequence)
     }
 }

@@ -1,5 +1,5 @@
-//! What changes in a session while it records: stopped and started, cleared, channels made, given
-//! other buffers, ended (docs/design/0007-sessions.md).
+//! Changes of a session while it records: stops and starts, clears, new channels, other buffers,
+//! ends (docs/design/0007-sessions.md).
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use trackway_sys::clock::monotonic_ns;
 
 use crate::error::RecordError;
 use crate::recording::Recording;
-use crate::recording::channel::{self, Channel, End};
-use crate::trace::folder::Place;
+use crate::recording::channel::{self, Channel, DrainEnd};
+use crate::trace::folder::TraceFolder;
 use crate::window::settings::ChannelSettings;
 use crate::window::{cpus, slot};
 
 impl Recording {
-    /// Makes one more channel, with streams of class `class`, which none has had; writers are let
-    /// in unless it is paused.
+    /// Makes one more channel, with streams of class `class`, which none has had; admits writers
+    /// unless it is paused.
     pub fn add_channel(
         &mut self,
         settings: &ChannelSettings,
@@ -41,8 +41,8 @@ impl Recording {
         // Without rules: until the other's bits are its, no event may have both.
         let ruleless = ChannelSettings { rules: String::new(), ..settings.clone() };
         let mut channel = self.make_channel(&ruleless, class, Some(place))?;
-        if let Err(error) = channel.filter_for(&self.home, &settings.rules) {
-            channel.undo(&self.home);
+        if let Err(error) = channel.filter_for(&self.handle, &settings.rules) {
+            channel.undo(&self.handle);
             return Err(error);
         }
         channel.succeed(&self.channels[place], &settings.rules);
@@ -50,8 +50,8 @@ impl Recording {
         Ok(())
     }
 
-    /// A channel that no writer has been let in to, in the place of one of ours or not; readers
-    /// know of its streams.
+    /// Makes a channel that is not open to writers yet, as a replacement of an existing one or not;
+    /// readers find its streams.
     fn make_channel(
         &mut self,
         settings: &ChannelSettings,
@@ -60,35 +60,35 @@ impl Recording {
     ) -> Result<Channel, RecordError> {
         let session = self.session.as_ref().ok_or(RecordError::Lost("it is only recovered"))?;
         let before = place.map(|place| &self.channels[place]);
-        let mut channel = Channel::build(&self.home, session, settings, class, before)?;
+        let mut channel = Channel::build(&self.handle, session, settings, class, before)?;
         self.publish_to(&channel);
         channel.begin_at(monotonic_ns());
         self.trace.metadata.declare_class(class, &channel.contexts);
         if let Err(error) = self.trace.metadata.write() {
-            channel.undo(&self.home);
+            channel.undo(&self.handle);
             return Err(RecordError::io("write", self.trace.channel.path())(error));
         }
         Ok(channel)
     }
 
-    /// Ends the channel of class `class`: what is in its buffers goes into the trace. If it cannot,
-    /// that is left for `trackway recover`.
+    /// Ends the channel of class `class`, and writes its buffers to the trace. If that fails, they
+    /// are left for `trackway recover`.
     pub fn end_channel(&mut self, class: u32) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let mut ending = vec![self.channels.remove(place)];
-        let kept_out = channel::keep_out(self.home.window(), &mut ending);
-        let (Some(mut channel), Some(&kept_out)) = (ending.pop(), kept_out.first()) else {
+        let exclusion = channel::exclude_writers(self.handle.window(), &mut ending);
+        let (Some(mut channel), Some(&exclusion)) = (ending.pop(), exclusion.first()) else {
             return Ok(());
         };
         let (trace, buffer) = (&mut self.trace, &mut self.buffer);
         let taken = match self.drops_flight_recorders && channel.is_overwriting() {
-            true => Ok(End::Whole),
-            false => channel.take_the_rest(&self.home, trace, buffer, &|| false),
+            true => Ok(DrainEnd::Complete),
+            false => channel.drain_remaining(&self.handle, trace, buffer, &|| false),
         };
-        self.ended.add(channel.summary(&self.home));
+        self.ended.add(channel.summary(&self.handle));
         match taken {
-            Ok(End::Whole) => channel.dispose(&self.home, kept_out),
-            Ok(End::Interrupted) | Err(_) => {
+            Ok(DrainEnd::Complete) => channel.dispose(&self.handle, exclusion),
+            Ok(DrainEnd::Interrupted) | Err(_) => {
                 self.has_left_behind = true;
                 channel.slot.abandon();
             }
@@ -100,50 +100,51 @@ impl Recording {
     pub fn set_rules(&mut self, class: u32, rules: &str) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let channel = &mut self.channels[place];
-        channel.filter_for(&self.home, rules)?;
+        channel.filter_for(&self.handle, rules)?;
         channel.slot.set_rules(&channel.layout, rules);
         Ok(())
     }
 
-    /// Records of the events of the channel of class `class` those of which these filters are true.
+    /// Records those events of the channel of class `class` for which these filters are true.
     pub fn set_filters(&mut self, class: u32, filters: &[FilterSpec]) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
-        self.channels[place].set_filters(&self.home, filters)
+        self.channels[place].set_filters(&self.handle, filters)
     }
 
-    /// Records these processes in the channel of class `class`, as `trackway_schema::ProcessRules`
-    /// reads them.
+    /// Records these processes in the channel of class `class`, in the form of
+    /// `trackway_schema::ProcessRules`.
     pub fn set_processes(&self, class: u32, rules: &str) -> Result<(), RecordError> {
         let channel = &self.channels[self.place_of(class)?];
         channel.slot.set_processes(rules);
         // Those that were described by processes that took no part are not on yet.
-        slot::enable_selected(self.home.window(), &channel.layout);
+        slot::enable_selected(self.handle.window(), &channel.layout);
         Ok(())
     }
 
-    /// Lets programs that allow it wait for room for so long, in the channel of class `class`.
+    /// Sets the longest wait for space of programs that allow blocking, in the channel of class
+    /// `class`.
     pub fn set_blocking(&self, class: u32, time_ns: u64) -> Result<(), RecordError> {
         self.channels[self.place_of(class)?].slot.set_blocking(time_ns);
         Ok(())
     }
 
-    /// Keeps writers out of all channels until [`Self::start`]; what they wrote goes into the
-    /// trace, but for flight recorders, which keep it.
+    /// Excludes writers from all channels until [`Self::start`], and writes their records to the
+    /// trace, except for flight recorders, which keep them.
     pub fn stop(&mut self) -> Result<(), RecordError> {
         self.check_window()?;
         self.pause();
         for channel in self.channels.iter_mut().filter(|channel| !channel.is_overwriting()) {
-            channel.look();
-            channel.drain(&self.home, &mut self.trace, true, &mut self.buffer)?;
+            channel.poll();
+            channel.drain(&self.handle, &mut self.trace, true, &mut self.buffer)?;
         }
         Ok(())
     }
 
-    /// Keeps writers out, and waits for those who are in.
+    /// Excludes writers, and waits for active ones.
     fn pause(&mut self) {
-        let window = *self.home.window();
+        let window = *self.handle.window();
         self.channels.iter().for_each(|channel| channel.slot.pause());
-        // One visit for all of them: no sequence of before is alive then.
+        // One visit for all of them: no earlier sequence is alive then.
         cpus::visit_all();
         for channel in &mut self.channels {
             slot::clear_bits(&window, channel.slot.index);
@@ -151,23 +152,23 @@ impl Recording {
         }
     }
 
-    /// Lets writers in to all channels.
+    /// Admits writers to all channels.
     pub fn start(&mut self) {
         self.channels.iter().for_each(|channel| channel.slot.resume(&channel.layout));
     }
 
-    /// Forgets what was recorded: the buffers, and the streams in the trace. Writers are let in
-    /// afterwards if `record` says so.
+    /// Discards recorded events: the buffers, and the streams in the trace. Admits writers
+    /// afterwards if `record` is set.
     pub fn clear(&mut self, record: bool) -> Result<(), RecordError> {
         self.check_window()?;
         self.pause();
         self.ended.forget_counts();
-        // Whoever completes the trace if we are killed is to know what became of it.
+        // Recovery reads the mark if we are killed.
         let mark = self.trace.facts().map(|facts| facts.join(CLEARING));
         let _ = mark.as_ref().map(|mark| fs::write(mark, ""));
-        // First, so that nobody goes on in a file that is gone; and whatever becomes of the files:
-        // who has something to write makes his anew.
-        let window = *self.home.window();
+        // First, so that no process goes on in a removed file, whatever becomes of the files: a
+        // recording that has records to write makes its file again.
+        let window = *self.handle.window();
         self.channels.iter_mut().for_each(|channel| channel.forget(&window));
         let cleared = remove_streams(&self.trace.channel)
             .map_err(RecordError::io("remove what is in", self.trace.channel.path()));
@@ -185,7 +186,7 @@ impl Recording {
 }
 
 /// Removes the files of all streams in a folder of such, those of channels that have ended too.
-pub(crate) fn remove_streams(channel: &Place) -> io::Result<()> {
+pub(crate) fn remove_streams(channel: &TraceFolder) -> io::Result<()> {
     let folder = channel.now()?;
     let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
     remove_files(&folder, &is_stream)?;
@@ -195,13 +196,13 @@ pub(crate) fn remove_streams(channel: &Place) -> io::Result<()> {
 /// Name of the file beside a trace's calibrations that is there while the trace is cleared.
 const CLEARING: &str = "clearing";
 
-/// Takes away the mark of a trace that was being cleared when its recorder was killed; whether
+/// Removes the mark of a trace that was being cleared when its recorder was killed; returns true if
 /// there was one.
 pub(crate) fn was_cleared(facts: &Path) -> bool {
     fs::remove_file(facts.join(CLEARING)).is_ok()
 }
 
-/// Removes the files in a folder whose names are such.
+/// Removes the files in a folder whose names satisfy `is_such`.
 fn remove_files(folder: &Path, is_such: &dyn Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -6,44 +6,44 @@ use std::time::{Duration, Instant};
 use trackway_abi::session::{SESSIONS_MAX, state};
 
 use crate::error::RecordError;
-use crate::recording::abandoned_channel::{Left, Stranded};
+use crate::recording::abandoned_channel::{AbandonedChannel, Stranded};
 use crate::window::given_up::GivenUp;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::lease;
 use crate::window::shared_text::uuid_of;
 use crate::window::slot::{self, Slot};
 
-/// How long a new recording waits for a place where others are about to end.
+/// Longest wait of a new recording for a slot while others are about to end.
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// Period between two checks for a free slot.
 const ENDING_PERIOD: Duration = Duration::from_millis(5);
 
-/// Takes a free slot of the window; where there is none, gives up the recording of a dead recorder,
-/// the oldest first, which [`given_up::tell`](crate::window::given_up::tell) reports later. Parts
-/// of sessions over several users go last: the records are their recorders' users'. Not in another
-/// user's window: what is there is that user's.
+/// Takes a free slot of the window. If there is none, gives up the recording of a dead recorder,
+/// the oldest first, which [`given_up::report`](crate::window::given_up::report) reports later.
+/// Windows of sessions over several users go last: the records belong to the recorder's user. In
+/// another user's window nothing is given up: it belongs to that user.
 ///
 /// # Errors
 ///
 /// [`RecordError::NoSlot`] if all are taken by recorders that live.
-pub(crate) fn take_slot(home: &Home) -> Result<Slot, RecordError> {
+pub(crate) fn take_slot(handle: &WindowHandle) -> Result<Slot, RecordError> {
     let begun = Instant::now();
     loop {
-        match Slot::take(home) {
-            Err(RecordError::NoSlot) if home.uid() == crate::common::user::user() => {}
+        match Slot::take(handle) {
+            Err(RecordError::NoSlot) if handle.uid() == crate::common::user::user() => {}
             other => return other,
         }
-        let is_given_up = match oldest_dead(home) {
+        let is_given_up = match oldest_dead(handle) {
             Some((uuid, recording)) => {
-                let is_given_up = give_up(home, uuid)?;
-                home.given_up.borrow_mut().extend(recording.filter(|_| is_given_up));
+                let is_given_up = give_up(handle, uuid)?;
+                handle.given_up.borrow_mut().extend(recording.filter(|_| is_given_up));
                 is_given_up
             }
             None => false,
         };
         if !is_given_up {
-            // Another command may look at what is left just now: it holds all of it for a moment.
-            if !is_ending(home) || begun.elapsed() >= ENDING_PATIENCE {
+            // Another command may examine the remains just now: it holds all of them for a moment.
+            if !is_ending(handle) || begun.elapsed() >= ENDING_PATIENCE {
                 return Err(RecordError::NoSlot);
             }
             std::thread::sleep(ENDING_PERIOD);
@@ -51,17 +51,17 @@ pub(crate) fn take_slot(home: &Home) -> Result<Slot, RecordError> {
     }
 }
 
-/// Whether a session ends, or is looked at by who recovers: a slot is about to be free, or its
-/// recorder's death about to show again.
-fn is_ending(home: &Home) -> bool {
-    let state = |index| home.window().session(index).state.load(Ordering::Relaxed);
+/// Returns true if a session is ending or under recovery: a slot is about to be free, or its
+/// recorder's death to show again.
+fn is_ending(handle: &WindowHandle) -> bool {
+    let state = |index| handle.window().session(index).state.load(Ordering::Relaxed);
     (0..SESSIONS_MAX).any(|index| matches!(state(index), state::ENDING | state::FREE))
 }
 
-/// The recording whose dead recorder began first, and its identity: one of the window's user, if
-/// there is one. One that is complete is nothing to give up, but its place may be free by now.
-fn oldest_dead(home: &Home) -> Option<([u8; 16], Option<GivenUp>)> {
-    let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+/// Returns the recording whose dead recorder began first, with its identity: one of the window's
+/// user, if there is one. A complete one need not be given up, but its slot may be free by now.
+fn oldest_dead(handle: &WindowHandle) -> Option<([u8; 16], Option<GivenUp>)> {
+    let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
     let dead = sessions.filter(|session| {
         session.state.load(Ordering::Relaxed) != state::FREE && lease::recorder_is_dead(session)
     });
@@ -74,19 +74,19 @@ fn oldest_dead(home: &Home) -> Option<([u8; 16], Option<GivenUp>)> {
     Some((uuid_of(oldest), recording))
 }
 
-/// Gives up the channels of a recording, as far as its recorder is dead. Whether any was given up
-/// by this process: two that do this at once take each place over once.
-fn give_up(home: &Home, uuid: [u8; 16]) -> Result<bool, RecordError> {
+/// Gives up the channels of a recording, as far as its recorder is dead. Returns true if this
+/// process gave up any: of two that do this at once, only one takes over each slot.
+fn give_up(handle: &WindowHandle, uuid: [u8; 16]) -> Result<bool, RecordError> {
     let mut is_given_up = false;
     for index in 0..SESSIONS_MAX {
-        if uuid_of(home.window().session(index)) != uuid {
+        if uuid_of(handle.window().session(index)) != uuid {
             continue;
         }
-        let Some(slot) = Slot::take_over(home, index)? else { continue };
-        if let Some(left) = Left::of(home, slot, Stranded::Discard)? {
-            left.discard(home)?;
+        let Some(slot) = Slot::take_over(handle, index)? else { continue };
+        if let Some(left) = AbandonedChannel::of(handle, slot, Stranded::Discard)? {
+            left.discard(handle)?;
         }
-        let state = home.window().session(index).state.load(Ordering::Relaxed);
+        let state = handle.window().session(index).state.load(Ordering::Relaxed);
         is_given_up |= state == state::FREE;
     }
     Ok(is_given_up)
@@ -100,27 +100,29 @@ mod tests {
 
     use super::*;
     use crate::notices::Notices;
-    use crate::recording::{PartPlace, Recording};
+    use crate::recording::{Recording, TraceLocation};
     use crate::trace::layout::WindowFolder;
     use crate::window::given_up;
     use crate::window::settings::{ChannelSettings, SessionSettings};
 
-    /// Leaves a dead recording into `trace` below `folder`, the window's; a part of a session of
-    /// user 65531 over several users has no path there.
+    /// Leaves a dead recording into `trace` below `folder`, the window's; a session of user 65531
+    /// over several users has no path there.
     fn leave(folder: &TemporaryFolder, number: u8, trace: &str, is_part: bool) {
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let path = folder.join(trace);
         std::fs::create_dir(&path).expect("a folder");
-        let place = PartPlace {
-            root: std::sync::Arc::new(crate::trace::folder::Place::open(&path).expect("a folder")),
+        let place = TraceLocation {
+            root: std::sync::Arc::new(
+                crate::trace::folder::TraceFolder::open(&path).expect("a folder"),
+            ),
             folder: WindowFolder::own(),
             realtime_offset_ns: None,
         };
         let path = if is_part { PathBuf::new() } else { path };
         let session =
             SessionSettings { name: String::new(), token: None, uuid: [number; 16], path };
-        let channels = [(ChannelSettings { thrifty: true, ..ChannelSettings::default() }, 0)];
-        let built = Recording::build_part(home, &session, &place, &channels);
+        let channels = [(ChannelSettings { starts_small: true, ..ChannelSettings::default() }, 0)];
+        let built = Recording::build_part(handle, &session, &place, &channels);
         let recording = built.expect("a recording");
         if is_part {
             recording.channels[0].session().uid.store(65_531, Ordering::Relaxed);
@@ -134,12 +136,12 @@ mod tests {
         for number in 0..SESSIONS_MAX {
             leave(&folder, number as u8 + 1, &format!("trace-{number}"), number != 2);
         }
-        let home = Home::open_in(folder.path(), true).expect("a window");
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let taken = || {
             // It stays taken: its recorder is this process.
-            take_slot(&home).expect("a slot");
-            let notices = Notices::kept();
-            given_up::tell(&home, &notices);
+            take_slot(&handle).expect("a slot");
+            let notices = Notices::in_memory();
+            given_up::report(&handle, &notices);
             notices.lines()
         };
         let own = folder.join("trace-2");

@@ -1,9 +1,9 @@
 //! Draining a lockless buffer: whole sub-buffers, from its ring to its CPU's stream.
 //!
-//! The recorder is the paper's consumer. What it has taken is in the file before it says so, and it
-//! says so (in the control line of the CPU's other region, which such a session does not use)
-//! before it gives the sub-buffer back: whoever recovers finds each sub-buffer in the file, or in
-//! the buffer, or in both, and then knows that it is the same one.
+//! The recorder is the paper's consumer. A sub-buffer that it has taken is in the file before the
+//! recorder publishes that. It publishes that (in the control line of the CPU's other region, which
+//! such a session does not use) before it gives the sub-buffer back. So recovery finds each
+//! sub-buffer in the file, or in the buffer, or in both, and can identify it.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -15,10 +15,10 @@ use trackway_ring::{Memory, Snapshot};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::{SlotMemory, Window};
 
-use crate::recording::region::{Drain, FUTURE_NS_MAX, RECORD_BYTES_MIN, RegionWork};
+use crate::recording::region::{DrainContext, FUTURE_NS_MAX, RECORD_BYTES_MIN, RegionDrain};
 use crate::trace::stream::Packet;
 
-/// A lockless buffer and what we know of it.
+/// A lockless buffer, with the recorder's state for it.
 pub(crate) struct Lockless {
     buffer: Buffer<'static>,
     window: Window,
@@ -28,7 +28,7 @@ pub(crate) struct Lockless {
     begun: u64,
     /// Records in sub-buffers that had a hole.
     lost: u64,
-    /// How many those were.
+    /// Number of those slots.
     pub(crate) holes: u64,
 }
 
@@ -38,7 +38,7 @@ impl core::fmt::Debug for Lockless {
     }
 }
 
-/// What a sub-buffer says of itself.
+/// The header of a sub-buffer.
 struct Header {
     begin: u64,
     lost: u64,
@@ -59,7 +59,7 @@ impl Lockless {
         Self { buffer, window, own, begun, lost: 0, holes: 0 }
     }
 
-    /// How many pieces of memory it needs: one for each sub-buffer, and ours.
+    /// Returns the number of pieces of memory that it needs: one for each sub-buffer, and ours.
     pub(crate) fn places(&self) -> u64 {
         self.buffer.places.len() as u64
     }
@@ -69,12 +69,12 @@ impl Lockless {
         self.buffer.give_memory(offset)
     }
 
-    /// How many places have memory.
+    /// Returns the number of sub-buffers that have memory.
     pub(crate) fn backed(&self) -> u64 {
         self.buffer.places.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count() as u64
     }
 
-    /// Records lost, as far as they were counted.
+    /// Returns the number of records lost, as far as they were counted.
     pub(crate) fn lost(&self) -> u64 {
         let counters = self.buffer.counters;
         [&counters.lost_full, &counters.lost_nested]
@@ -82,12 +82,12 @@ impl Lockless {
             .fold(self.lost, |sum, count| sum.saturating_add(count.load(Ordering::Relaxed)))
     }
 
-    /// Records lost because the buffer was full.
+    /// Returns the number of records lost because the buffer was full.
     pub(crate) fn lost_full(&self) -> u64 {
         self.buffer.counters.lost_full.load(Ordering::Relaxed)
     }
 
-    /// Its state, for whoever shows it.
+    /// Returns its state in the form of a region's snapshot.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let counters = self.buffer.counters;
         Snapshot {
@@ -98,7 +98,7 @@ impl Lockless {
         }
     }
 
-    /// Part of the buffer that waits to be read, in 1/256.
+    /// Returns the part of the buffer that waits to be read, in 1/256.
     pub(crate) fn fill(&self) -> u64 {
         let counters = self.buffer.counters;
         let write = counters.write_count.load(Ordering::Relaxed);
@@ -106,19 +106,19 @@ impl Lockless {
         (waiting.saturating_mul(256) / self.buffer.geometry.ring_bytes()).min(256)
     }
 
-    /// Whether slots are reserved that are not committed: by writers at work, or by dead ones.
+    /// Returns true if reserved slots are not committed: by writers at work, or by dead ones.
     pub(crate) fn has_holes(&self) -> bool {
         self.buffer.holes().next().is_some()
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub(crate) fn buffer(&self) -> Buffer<'static> {
         self.buffer
     }
 
     /// Ends the sub-buffer that is open, if there is anything in it.
     pub(crate) fn switch(&self) {
-        // SAFETY: so much is mapped and backed, as the window says.
+        // SAFETY: the window's usable bytes are mapped and backed.
         let memory = unsafe { SlotMemory::new(self.window.base(), self.window.usable_bytes()) };
         self.buffer.force_switch(&memory, monotonic_ns);
     }
@@ -133,15 +133,15 @@ impl Lockless {
         self.buffer.counters.read_count.load(Ordering::Relaxed)
     }
 
-    /// Has what was taken since this was opened read once more. Only where all was taken in place,
-    /// and no writer is left, so that it is still there.
+    /// Makes the sub-buffers that were taken since this was opened readable again. Only if all were
+    /// taken in place, and no writer is left, so that they are still there.
     pub(crate) fn put_back(&self) {
         self.buffer.counters.read_count.store(self.begun, Ordering::Relaxed);
     }
 
-    /// The next sub-buffer that is whole. At the end of all things, one with a hole is passed over;
-    /// of one that was not delivered comes the number of its records.
-    fn next(&mut self, with: &Drain<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
+    /// Returns the next complete sub-buffer. In the last drain, one with a hole is passed over; for
+    /// one that was not delivered returns the number of its records.
+    fn next(&mut self, with: &DrainContext<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
         if !with.is_last {
             return self.buffer.get(&mut self.own).ok().map(|got| (got, None));
         }
@@ -185,9 +185,9 @@ impl Lockless {
     }
 }
 
-impl RegionWork {
-    /// Notes where a lockless buffer begins, before anybody writes: what was overwritten when we
-    /// look first is missing from there.
+impl RegionDrain {
+    /// Notes where a lockless buffer begins, before any writer is active: overwritten records are
+    /// missing from there on.
     pub(crate) fn begin_lockless(&mut self) {
         if let Some(lockless) = &self.lockless {
             self.drained.position = lockless.buffer.counters.read_count.load(Ordering::Relaxed);
@@ -195,8 +195,11 @@ impl RegionWork {
         }
     }
 
-    /// As [`RegionWork::drain`], of a lockless buffer.
-    pub(crate) fn drain_lockless<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
+    /// Drains a lockless buffer, as [`RegionDrain::drain`] drains a region.
+    pub(crate) fn drain_lockless<M: Memory>(
+        &mut self,
+        with: &mut DrainContext<'_, M>,
+    ) -> io::Result<()> {
         let Some(mut lockless) = self.lockless.take() else { return Ok(()) };
         if with.is_last {
             lockless.buffer.push_for_the_dead();
@@ -205,7 +208,7 @@ impl RegionWork {
             lockless.switch();
         }
         let mut result = Ok(());
-        // Twice round is more than there can be to take before others look at the clock again.
+        // Twice round is more than can be taken before the recorder reads the clock again.
         for _ in 0..2 * lockless.buffer.geometry.sub_count() {
             let Some((got, records)) = lockless.next(with) else { break };
             let end = got.position.wrapping_add(lockless.buffer.geometry.sub_bytes());
@@ -225,8 +228,8 @@ impl RegionWork {
             lockless.buffer.put(got);
         }
         if with.is_last {
-            // What was committed and not read: in holes and in what made no sense, also in those
-            // that a recorder before us passed over.
+            // Records that were committed and not read: in holes and in damaged sub-buffers, also
+            // in those that an earlier recorder passed over.
             let unread = lockless.buffer.records().saturating_sub(self.drained.events);
             match lockless.buffer.mode {
                 Mode::Discard => lockless.lost = unread,
@@ -240,12 +243,12 @@ impl RegionWork {
         result
     }
 
-    /// Writes one sub-buffer as a packet; whether it made sense.
+    /// Writes one sub-buffer as a packet; returns false if it was damaged.
     fn take_sub_buffer<M: Memory>(
         &mut self,
         lockless: &Lockless,
         (got, records): (&Got, Option<u64>),
-        with: &mut Drain<'_, M>,
+        with: &mut DrainContext<'_, M>,
     ) -> io::Result<bool> {
         let Some(mut found) = Lockless::header(with.memory, got) else { return Ok(false) };
         found.records = records.unwrap_or(found.records);
@@ -264,11 +267,11 @@ impl RegionWork {
         let length = content as usize - SUB_HEADER_BYTES;
         with.buffer.clear();
         with.buffer.resize(PACKET_HEADER_BYTES + length, 0);
-        let room = with.buffer.get_mut(PACKET_HEADER_BYTES..).unwrap_or_default();
-        if with.memory.load(got.at + SUB_HEADER_BYTES as u64, room).is_err() {
+        let payload = with.buffer.get_mut(PACKET_HEADER_BYTES..).unwrap_or_default();
+        if with.memory.load(got.at + SUB_HEADER_BYTES as u64, payload).is_err() {
             return Ok(false);
         }
-        // In order, as what is overwritten is: the gap shows as packets that are missing.
+        // In order, also of overwritten ones: the gap shows as missing packets.
         let missing = got.position.wrapping_sub(self.drained.position) / sub_bytes;
         let discarded = found.lost.saturating_sub(self.forgotten.discarded);
         let packet = Packet {

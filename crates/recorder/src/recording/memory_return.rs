@@ -1,17 +1,19 @@
 //! Memory that writers have not needed for a while goes back to the window.
 //!
-//! What is given away must be out of writers' reach: the limit is lowered to what is kept, the
-//! generation raised, and the region's CPU visited. From then on nobody holds a plan that goes
-//! beyond the limit (`trackway_ring`'s loom models: `limits`, `claims`), but claimers, whose owner
-//! word says so. (A sequence of the region runs on its CPU alone; claims need no visit.)
+//! Memory that is given back must be out of writers' reach: the limit is lowered to the part that
+//! is kept, the generation raised, and the region's CPU visited. From then on no writer has a plan
+//! that goes beyond the limit (`trackway_ring`'s loom models: `limits`, `claims`), except claimers,
+//! which the owner word shows. (A sequence of the region runs on its CPU alone; claims need no
+//! visit.)
 //!
-//! Nobody waits for that: a CPU may be busy for good with a thread that nothing else gets past. So
-//! another thread visits, while the recorder goes on; and as soon as a writer comes near the limit,
-//! or loses something, the region has all of its memory as before.
+//! The recorder does not wait for the visit: a CPU may be busy for good with a thread of higher
+//! priority. So another thread visits, while the recorder goes on. As soon as a writer comes near
+//! the limit, or loses a record, the region has all of its memory as before.
 //!
-//! A region without any memory is as one that was never used: records go to claim regions that have
-//! some, and ask for more. If a sub-buffer was open, all that is in it was written to the stream
-//! before; once there is memory again, its header is written anew, and it goes on where it was.
+//! A region without any memory behaves as one that was never used: records go to claim regions that
+//! have some, and request more. If a sub-buffer was open, all of its records were written to the
+//! stream before. Once there is memory again, its header is rewritten, and it continues where it
+//! was.
 
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -23,28 +25,28 @@ use trackway_sys::clock::monotonic_ns;
 use trackway_window::{MappedMemory, Way};
 
 use crate::recording::channel::Channel;
-use crate::recording::region::RegionWork;
+use crate::recording::region::RegionDrain;
 use crate::window::cpus;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 
-/// How long memory must not have been needed, in ns.
+/// Time for which memory must not have been needed, in ns.
 const PERIOD_NS: u64 = 10_000_000_000;
 /// Least that is worth to visit CPUs for, in bytes.
 const WORTH_BYTES: u64 = 1 << 20;
-/// How long the visit may take before all is as it was, in ns.
+/// Longest time of the visit before the former state is restored, in ns.
 const VISIT_NS_MAX: u64 = 1_000_000_000;
 /// Environment variable by which tests have less patience, in ms; then all is worth it.
 const TEST_VARIABLE: &str = "TRACKWAY_TEST_IDLE_MS";
 
-/// What is not needed, and when it is looked for.
+/// The schedule and the state of giving memory back.
 #[derive(Debug)]
-pub(crate) struct Thrift {
+pub(crate) struct MemoryReturn {
     due_ns: u64,
     period_ns: u64,
     worth_bytes: u64,
     /// Regions whose limit is lowered.
     lowered: Vec<Lowered>,
-    /// Whoever visits the CPUs; it may be stuck on one.
+    /// The thread that visits the CPUs; it may be stuck on one.
     visitor: Option<JoinHandle<bool>>,
     visit_until_ns: u64,
 }
@@ -59,8 +61,8 @@ struct Lowered {
     discarded: u64,
 }
 
-impl Thrift {
-    /// Of a channel that begins now.
+impl MemoryReturn {
+    /// Returns the initial state of a channel that begins now.
     pub(crate) fn begin() -> Self {
         let tested = std::env::var(TEST_VARIABLE).ok().and_then(|text| text.parse::<u64>().ok());
         let (period_ns, worth_bytes) =
@@ -86,36 +88,39 @@ impl Thrift {
 }
 
 impl Channel {
-    /// Gives memory back that was not needed since this was done last, if it is time and worth it;
-    /// begins or ends that. Whether it is to be looked at again soon.
-    pub(crate) fn give_back_in_time(&mut self, home: &Home) -> bool {
-        let Some(thrift) = &mut self.thrift else { return false };
-        match &thrift.visitor {
-            Some(visitor) if visitor.is_finished() => self.release_lowered(home),
-            Some(_) if monotonic_ns() >= thrift.visit_until_ns => self.raise_lowered(|_, _| true),
+    /// Gives memory back that was not needed since the previous call, if that is due and
+    /// worthwhile; begins or ends it. Returns true if it is to be called again soon.
+    pub(crate) fn give_back_in_time(&mut self, handle: &WindowHandle) -> bool {
+        let Some(memory_return) = &mut self.memory_return else { return false };
+        match &memory_return.visitor {
+            Some(visitor) if visitor.is_finished() => self.release_lowered(handle),
+            Some(_) if monotonic_ns() >= memory_return.visit_until_ns => {
+                self.raise_lowered(|_, _| true)
+            }
             Some(_) => {}
             None => {
-                let worth = thrift.worth_bytes;
-                if thrift.is_due() {
-                    self.begin_to_give_back(home, worth);
+                let worth = memory_return.worth_bytes;
+                if memory_return.is_due() {
+                    self.begin_to_give_back(handle, worth);
                 }
             }
         }
-        self.thrift.as_ref().is_some_and(|thrift| !thrift.lowered.is_empty())
+        self.memory_return.as_ref().is_some_and(|memory_return| !memory_return.lowered.is_empty())
     }
 
-    /// The same at once, however little it is.
-    pub(crate) fn give_back(&mut self, home: &Home) {
-        self.begin_to_give_back(home, 0);
-        self.release_lowered(home);
+    /// Gives memory back at once, however little it is.
+    pub(crate) fn give_back(&mut self, handle: &WindowHandle) {
+        self.begin_to_give_back(handle, 0);
+        self.release_lowered(handle);
     }
 
-    fn begin_to_give_back(&mut self, home: &Home, worth: u64) {
+    fn begin_to_give_back(&mut self, handle: &WindowHandle, worth: u64) {
         let (found, bytes) = self.find_excess();
-        let Some(thrift) = &mut self.thrift else { return };
+        let Some(memory_return) = &mut self.memory_return else { return };
         if bytes < worth || found.is_empty() {
-            // What was taken beforehand, and what could not be given back the last time.
-            let _ = self.pool.trim(&home.allocator);
+            // Memory that was taken beforehand, and memory that could not be given back the last
+            // time.
+            let _ = self.pool.trim(&handle.allocator);
             return;
         }
         let mut visited = Vec::new();
@@ -127,20 +132,20 @@ impl Channel {
             }
         }
         self.slot.begin_generation();
-        thrift.lowered = found;
-        thrift.visit_until_ns = monotonic_ns().saturating_add(VISIT_NS_MAX);
+        memory_return.lowered = found;
+        memory_return.visit_until_ns = monotonic_ns().saturating_add(VISIT_NS_MAX);
         let visitor = thread::Builder::new().name("visitor".into());
-        thrift.visitor = visitor.spawn(move || cpus::visit_these(&visited)).ok();
-        if thrift.visitor.is_none() {
+        memory_return.visitor = visitor.spawn(move || cpus::visit_these(&visited)).ok();
+        if memory_return.visitor.is_none() {
             self.raise_lowered(|_, _| true);
         }
     }
 
-    /// Gives regions as much as they had before whose writers need it; `is_needed` says so where
-    /// nothing else does.
-    pub(crate) fn raise_lowered(&mut self, is_needed: impl Fn(&RegionWork, u64) -> bool) {
-        let Some(thrift) = &mut self.thrift else { return };
-        thrift.lowered.retain(|Lowered { number, kept, discarded }| {
+    /// Restores the memory of regions whose writers need it; `is_needed` decides if no other
+    /// condition does.
+    pub(crate) fn raise_lowered(&mut self, is_needed: impl Fn(&RegionDrain, u64) -> bool) {
+        let Some(memory_return) = &mut self.memory_return else { return };
+        memory_return.lowered.retain(|Lowered { number, kept, discarded }| {
             let work = &self.regions[*number];
             let control = work.region.0.control;
             let is_raised = control.wants_memory.load(Ordering::Relaxed) != 0
@@ -153,37 +158,37 @@ impl Channel {
         });
     }
 
-    /// Whether a region's limit is lowered: it is to stay so.
+    /// Returns true if a region's limit is lowered: it is to stay so.
     pub(crate) fn is_lowered(&self, region: usize) -> bool {
-        let lowered = self.thrift.iter().flat_map(|thrift| &thrift.lowered);
+        let lowered = self.memory_return.iter().flat_map(|memory_return| &memory_return.lowered);
         lowered.into_iter().any(|lowered| lowered.number == region)
     }
 
     /// Takes the memory of regions whose CPUs have been visited.
-    fn release_lowered(&mut self, home: &Home) {
-        let Some(thrift) = &mut self.thrift else { return };
-        let Some(visitor) = thrift.visitor.take() else { return };
-        // Where it may not run on every CPU, a sequence of before may be alive for good.
+    fn release_lowered(&mut self, handle: &WindowHandle) {
+        let Some(memory_return) = &mut self.memory_return else { return };
+        let Some(visitor) = memory_return.visitor.take() else { return };
+        // Without a visit to every CPU, an earlier sequence may be alive for good.
         let can_give = visitor.join().unwrap_or(false);
         self.raise_lowered(|_, _| !can_give);
-        let Some(thrift) = &mut self.thrift else { return };
-        for Lowered { number, kept, .. } in std::mem::take(&mut thrift.lowered) {
+        let Some(memory_return) = &mut self.memory_return else { return };
+        for Lowered { number, kept, .. } in std::mem::take(&mut memory_return.lowered) {
             let work = &mut self.regions[number];
             for (shift, offset) in release(work, kept) {
-                self.pool.put(&home.allocator, shift, offset);
+                self.pool.put(&handle.allocator, shift, offset);
             }
         }
         if !can_give {
-            self.thrift = None;
+            self.memory_return = None;
         }
-        // Or the next time, if somebody has the window locked.
-        let _ = self.pool.trim(&home.allocator);
+        // Or the next time, if another process has the window locked.
+        let _ = self.pool.trim(&handle.allocator);
     }
 
     /// Regions that keep less than they have, and how much that comes to, in bytes.
     fn find_excess(&mut self) -> (Vec<Lowered>, u64) {
         let (mut found, mut bytes) = (Vec::new(), 0);
-        if self.thrift.as_ref().is_none_or(|thrift| thrift.visitor.is_some()) {
+        if self.memory_return.as_ref().is_none_or(|memory_return| memory_return.visitor.is_some()) {
             return (found, bytes);
         }
         for (number, work) in self.regions.iter_mut().enumerate() {
@@ -201,8 +206,8 @@ impl Channel {
     }
 }
 
-/// Whether a writer has come so near to the lowered limit that it may soon need more.
-pub(crate) fn is_near(work: &RegionWork, kept: u64) -> bool {
+/// Returns true if a writer has come so near to the lowered limit that it may soon need more.
+pub(crate) fn is_near(work: &RegionDrain, kept: u64) -> bool {
     let Some(snapshot) = work.snapshot else { return false };
     let geometry = work.region.0.geometry;
     let end = work.backing.limit_of(kept) >> geometry.sub_shift();
@@ -212,12 +217,12 @@ pub(crate) fn is_near(work: &RegionWork, kept: u64) -> bool {
 
 /// Takes memory from a region that was lowered: the pieces, by size as a power of two. Or lets
 /// writers go on as before, if they are already further.
-fn release(work: &mut RegionWork, kept: u64) -> Vec<(u32, u64)> {
+fn release(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
     let region = work.region.0;
-    // ORDERING: SeqCst: after the generation was raised, a claim is seen here, or its taker sees
-    // the generation (Dekker).
+    // ORDERING: SeqCst: after the generation was raised, this load finds a claim, or its taker
+    // finds the new generation (Dekker).
     let is_claimed = work.way != Way::Sequence && region.control.owner.load(Ordering::SeqCst) != 0;
-    work.look();
+    work.poll();
     let is_within = |head: u64| match kept {
         0 => head == work.drained.position,
         _ => head <= work.backing.limit_of(kept),
@@ -233,17 +238,22 @@ fn release(work: &mut RegionWork, kept: u64) -> Vec<(u32, u64)> {
     released.into_iter().map(|(_, offset)| (shift, offset)).collect()
 }
 
-/// Makes memory at `offset` that of sub-buffer `index`, if that is open though it had none: nobody
-/// writes there until the limit is raised. Its header is that of clock epoch `epoch`.
-pub(crate) fn open_again(home: &Home, work: &RegionWork, (index, offset): (u64, u64), epoch: u64) {
+/// Makes memory at `offset` that of sub-buffer `index`, if that is open though it had none: no
+/// writer reaches it until the limit is raised. Its header is that of clock epoch `epoch`.
+pub(crate) fn open_again(
+    handle: &WindowHandle,
+    work: &RegionDrain,
+    (index, offset): (u64, u64),
+    epoch: u64,
+) {
     let geometry = work.region.0.geometry;
     let position = work.drained.position;
     if position == 0 || geometry.index_of(position) != index || geometry.within(position) == 0 {
         return;
     }
     let header = Region::header_again(index, work.drained.last_ts, epoch);
-    let memory = MappedMemory(*home.window());
-    // SAFETY: the header is as long; the memory is a whole sub-buffer of the window that is this
-    // recorder's, and no writer knows of it yet.
+    let memory = MappedMemory(*handle.window());
+    // SAFETY: the header is as long; the memory is a whole sub-buffer of the window that belongs to
+    // this recorder, and that no writer can reach yet.
     unsafe { memory.copy(offset, header.as_ptr(), SUB_HEADER_BYTES) };
 }

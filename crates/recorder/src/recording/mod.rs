@@ -1,4 +1,5 @@
-//! A session under way in one window: its channels looked at, drained, grown, kept on time, ended.
+//! A running session in one window: its channels are polled, drained, grown, kept on time, and
+//! ended.
 
 pub(crate) mod abandoned_channel;
 pub(crate) mod changes;
@@ -24,32 +25,33 @@ use trackway_sys::clock::monotonic_ns;
 
 use crate::error::RecordError;
 use crate::notices::Notices;
-use crate::recording::channel::{Channel, End};
-use crate::recording::region::RegionWork;
+use crate::recording::channel::{Channel, DrainEnd};
+use crate::recording::region::RegionDrain;
 use crate::summary::Summary;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
-use crate::trace::layout::{FACTS, Particulars, Trace, WindowFolder};
-use crate::trace::progress_file::Live;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
+use crate::trace::layout::{FACTS, Trace, TraceProperties, WindowFolder};
+use crate::trace::progress_file::ProgressFile;
 use crate::window::cpu_barrier::Visits;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::shared_text;
 use crate::window::{clock_line, slot};
 
-/// How often the lease is renewed, in ns.
+/// Period of the lease's renewal, in ns.
 const LEASE_PERIOD_NS: u64 = 500_000_000;
-/// How often the clock is calibrated, and slow things are looked at, in ns.
+/// Period of the clock's calibration and of other slow checks, in ns.
 const SLOW_PERIOD_NS: u64 = 100_000_000;
-/// How often sub-buffers that are still open are written as far as they are, in ns: who follows the
-/// trace sees events that much later at most, however few there are.
+/// Period at which open sub-buffers are written as far as they are filled, in ns: readers that
+/// follow the trace see events that much later at most, however few there are.
 const FLUSH_PERIOD_NS: u64 = 500_000_000;
 /// Longest period while memory is being taken from regions whose writers may come back, in ns.
 const SHRINKING_PERIOD_NS: u64 = 1_000_000;
-/// How often open sub-buffers are written while somebody follows who knows of it, in ns.
+/// Period at which open sub-buffers are written while a reader follows through the control socket,
+/// in ns.
 const LIVE_PERIOD_NS: u64 = 20_000_000;
-/// How much later than its time a record may be committed and still be shown in order: a writer may
-/// be preempted between reading the clock and its sequence.
+/// Longest delay of a commit after its record's time for which the order of events still holds: a
+/// writer may be preempted between reading the clock and its sequence.
 const LATE_NS_MAX: u64 = 5_000_000;
 /// Least time between the first two readings of the clock.
 const FIRST_BASELINE: Duration = Duration::from_millis(6);
@@ -57,31 +59,31 @@ const FIRST_BASELINE: Duration = Duration::from_millis(6);
 /// A session that this process records, as far as it is in one window.
 #[derive(Debug)]
 pub struct Recording {
-    pub(crate) home: Home,
+    pub(crate) handle: WindowHandle,
     pub(crate) trace: Trace,
     pub(crate) channels: Vec<Channel>,
-    /// What it was built as; none of one that is only completed.
+    /// The settings that it was built with; `None` for a recovery.
     pub(crate) session: Option<SessionSettings>,
-    /// What became of channels that ended before the session.
+    /// Results of channels that ended before the session.
     pub(crate) ended: Summary,
     calibrator: Option<Calibrator>,
     epoch: u64,
     /// The clock as writers have it.
     line: Option<Line>,
     ticker: Ticker,
-    /// Whether it completes what another recorder left.
+    /// True if it completes the trace of another recorder.
     pub(crate) is_recovery: bool,
-    /// What becomes of records that cannot be written.
+    /// The treatment of records that cannot be written.
     pub(crate) unwritten: Unwritten,
-    /// Whether somebody follows, and where that is noted.
-    live: Option<Live>,
-    /// Whether what is in flight recorders goes with them.
+    /// The file of the written extent, while a reader follows.
+    live: Option<ProgressFile>,
+    /// True if the contents of flight recorders are discarded with them.
     pub(crate) drops_flight_recorders: bool,
-    /// Whether the buffers of channels that have ended are left for `trackway recover`.
+    /// True if the buffers of channels that have ended are left for `trackway recover`.
     pub(crate) has_left_behind: bool,
-    /// Whether writers were seen to have gone on, between looks that choose the period.
+    /// True if writers were active between two choices of the period.
     has_data: bool,
-    /// The window's, when its events were looked at last.
+    /// The window's revision of events at the latest check.
     events_revision: u32,
     visits: Visits,
     lease_due_ns: u64,
@@ -90,10 +92,10 @@ pub struct Recording {
     pub(crate) buffer: Vec<u8>,
 }
 
-/// What becomes of records in memory that cannot be written at the end.
+/// The treatment of records in memory that cannot be written at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unwritten {
-    /// They stay for whoever completes their trace; if that was removed, they are discarded.
+    /// They stay for recovery into their trace; if that was removed, they are discarded.
     KeepForTrace,
     /// They stay, whatever became of the trace: another one can be made for them.
     Keep,
@@ -101,24 +103,24 @@ pub(crate) enum Unwritten {
     Discard,
 }
 
-/// Where the trace of one window's part of a session is.
+/// The place of the trace of a session in one window.
 #[derive(Debug, Clone)]
-pub(crate) struct PartPlace {
+pub(crate) struct TraceLocation {
     /// The folder of the session's trace.
-    pub(crate) root: Arc<Place>,
+    pub(crate) root: Arc<TraceFolder>,
     /// The part's below it.
     pub(crate) folder: WindowFolder,
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns, as the other parts have it: so their times compare.
-    /// None: as it is.
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns, as in the session's other windows, so that their
+    /// times compare. `None`: the present value.
     pub(crate) realtime_offset_ns: Option<i64>,
 }
 
-impl PartPlace {
-    /// Of a session in the calling user's window alone.
+impl TraceLocation {
+    /// Returns the place for a session in the calling user's window alone.
     fn of(session: &SessionSettings) -> Result<Self, RecordError> {
         let (folder, path) = (WindowFolder::own(), &session.path);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        let root = made.and_then(|()| Place::open(path));
+        let root = made.and_then(|()| TraceFolder::open(path));
         let root = Arc::new(root.map_err(RecordError::io("use", path))?);
         Ok(Self { root, folder, realtime_offset_ns: None })
     }
@@ -129,23 +131,23 @@ impl Recording {
     /// the classes 0, 1, …; its trace folder is made; writers may come in as soon as
     /// [`Self::activate`] is called.
     pub fn build(
-        home: Home,
+        handle: WindowHandle,
         session: &SessionSettings,
         channels: &[ChannelSettings],
     ) -> Result<Self, RecordError> {
         let classes = |(class, settings): (u32, &ChannelSettings)| (settings.clone(), class);
         let channels: Vec<_> = (0..).zip(channels).map(classes).collect();
-        let place = PartPlace::of(session)?;
-        Self::build_part(home, session, &place, &channels)
+        let place = TraceLocation::of(session)?;
+        Self::build_part(handle, session, &place, &channels)
     }
 
-    /// Builds one window's part of a session, with these channels (one at least) and the classes of
-    /// their streams. What is in the window of the session is `session`'s; where the trace is, and
-    /// what it says of time, is `place`'s.
+    /// Builds a session in one window, with these channels (one at least) and the classes of their
+    /// streams. The window gets the settings of `session`; `place` has the place of the trace and
+    /// its clock's offset.
     pub(crate) fn build_part(
-        home: Home,
+        handle: WindowHandle,
         session: &SessionSettings,
-        place: &PartPlace,
+        place: &TraceLocation,
         channels: &[(ChannelSettings, u32)],
     ) -> Result<Self, RecordError> {
         let mut calibrator = clock_line::counter_is_invariant().then(Calibrator::default);
@@ -158,30 +160,30 @@ impl Recording {
             return Err(RecordError::io("use", &session.path)(std::io::Error::other(why)));
         }
         let mut built = Vec::new();
-        let made = build_all(&home, session, channels, &mut built).and_then(|()| {
-            let here = channel::particulars(session.uuid, &built);
+        let made = build_all(&handle, session, channels, &mut built).and_then(|()| {
+            let here = channel::trace_properties(session.uuid, &built);
             let realtime_offset_ns = place.realtime_offset_ns.unwrap_or(here.realtime_offset_ns);
-            let of = Particulars { folder: place.folder, realtime_offset_ns, ..here };
+            let of = TraceProperties { folder: place.folder, realtime_offset_ns, ..here };
             Trace::create(&place.root, of)
         });
         let trace = match made {
             Ok(trace) => trace,
             Err(error) => {
-                built.iter().for_each(|channel| channel.undo(&home));
+                built.iter().for_each(|channel| channel.undo(&handle));
                 return Err(error);
             }
         };
-        let mut recording = Self::assemble(home, trace, built);
+        let mut recording = Self::assemble(handle, trace, built);
         recording.session = Some(session.clone());
         recording.calibrator = calibrator;
         recording.calibrate_first(begun);
         Ok(recording)
     }
 
-    /// Puts the parts together, without a clock.
-    pub(crate) fn assemble(home: Home, trace: Trace, channels: Vec<Channel>) -> Self {
+    /// Assembles the recording, without a clock.
+    pub(crate) fn assemble(handle: WindowHandle, trace: Trace, channels: Vec<Channel>) -> Self {
         Self {
-            home,
+            handle,
             trace,
             channels,
             session: None,
@@ -216,7 +218,7 @@ impl Recording {
         self.channels.iter_mut().for_each(|channel| channel.begin_at(now));
     }
 
-    /// Lets writers in.
+    /// Admits writers.
     pub fn activate(&mut self) {
         self.channels.iter_mut().for_each(Channel::activate);
         let now = monotonic_ns();
@@ -225,47 +227,48 @@ impl Recording {
         self.flush_due_ns = now + FLUSH_PERIOD_NS;
     }
 
-    /// The folder of the trace.
+    /// Returns the folder of the trace.
     pub fn folder(&self) -> PathBuf {
         self.trace.root.clone()
     }
 
-    /// One look at everything: drains what is complete (twice a second also what is not), gives
-    /// memory back to writers, grows, keeps lease and clock. How long to wait until the next look,
-    /// in ns.
+    /// Serves everything once: drains complete sub-buffers (twice a second also open ones), gives
+    /// memory back to writers, grows, renews lease and clock. Returns the time to wait until the
+    /// next call, in ns.
     pub fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         self.check_window()?;
         let now = monotonic_ns();
         if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
-            self.channels.iter().for_each(|channel| channel.renew_lease(self.home.window()));
+            self.channels.iter().for_each(|channel| channel.renew_lease(self.handle.window()));
         }
-        self.visits.look(self.home.window().header(), now);
+        self.visits.poll(self.handle.window().header(), now);
         let flush_period = if self.live.is_some() { LIVE_PERIOD_NS } else { FLUSH_PERIOD_NS };
         let partial = is_due(&mut self.flush_due_ns, flush_period, now);
         let (mut fill, mut is_shrinking) = (0, false);
         let mut data = std::mem::take(&mut self.has_data);
         for channel in &mut self.channels {
-            let look = channel.look();
+            let look = channel.poll();
             data |= look.data;
             if !channel.is_overwriting() {
-                channel.drain(&self.home, &mut self.trace, partial, &mut self.buffer)?;
+                channel.drain(&self.handle, &mut self.trace, partial, &mut self.buffer)?;
             }
-            channel.grow(&self.home, notices);
-            is_shrinking |= channel.give_back_in_time(&self.home);
+            channel.grow(&self.handle, notices);
+            is_shrinking |= channel.give_back_in_time(&self.handle);
             fill = fill.max(look.fill);
         }
         if is_due(&mut self.slow_due_ns, SLOW_PERIOD_NS, now) {
             self.calibrate();
-            let revision = self.home.window().header().events_revision.load(Ordering::Relaxed);
+            let revision = self.handle.window().header().events_revision.load(Ordering::Relaxed);
             let is_news = std::mem::replace(&mut self.events_revision, revision) != revision;
             for channel in &mut self.channels {
-                channel.free_claims_of_the_dead(self.home.window());
-                channel.adopt_regions(&self.home);
+                channel.free_claims_of_the_dead(self.handle.window());
+                channel.adopt_regions(&self.handle);
                 if is_news {
-                    // First what is about them: no event of a kind that is new passes by chance.
-                    channel.look_at_new_events(&self.home, notices);
-                    // Who described them may have been killed before it set their bits.
-                    slot::enable_selected(self.home.window(), &channel.layout);
+                    // First the filters: no event of a new type passes by chance.
+                    channel.compile_for_new_events(&self.handle, notices);
+                    // The process that described them may have been killed before it set their
+                    // bits.
+                    slot::enable_selected(self.handle.window(), &channel.layout);
                 }
             }
         }
@@ -276,7 +279,7 @@ impl Recording {
         match &mut self.live {
             Some(live) => {
                 if partial {
-                    // Who follows goes on without it, a little later.
+                    // Readers follow without it, with a little delay.
                     let _ = live.note(now.saturating_sub(LATE_NS_MAX));
                 }
                 Ok(period.min(LIVE_PERIOD_NS))
@@ -285,12 +288,12 @@ impl Recording {
         }
     }
 
-    /// Sees how far writers are by now. Counts are those of the last look, which may be as old as
-    /// the longest period.
-    pub(crate) fn look(&mut self) {
-        // What is wrong with the window is for the next tick.
+    /// Copies the state of all regions. Otherwise counts are those of the latest poll, which may be
+    /// as old as the longest period.
+    pub(crate) fn poll(&mut self) {
+        // A damaged window is handled by the next tick.
         if self.check_window().is_ok() {
-            let looks = self.channels.iter_mut().map(|channel| channel.look().data);
+            let looks = self.channels.iter_mut().map(|channel| channel.poll().data);
             self.has_data |= looks.fold(false, |found, data| found | data);
         }
     }
@@ -298,7 +301,7 @@ impl Recording {
     /// Gives memory back that writers have not needed since this was done last, however little it
     /// is. It is done now and then by itself.
     pub fn trim(&mut self) {
-        self.channels.iter_mut().for_each(|channel| channel.give_back(&self.home));
+        self.channels.iter_mut().for_each(|channel| channel.give_back(&self.handle));
     }
 
     /// Writes events to the trace at once from now on, or as usual.
@@ -308,13 +311,13 @@ impl Recording {
         }
         self.live = None;
         if is_followed && let Ok(facts) = self.trace.facts() {
-            self.live = Live::open(&facts).ok();
+            self.live = ProgressFile::open(&facts).ok();
             self.flush_due_ns = 0;
         }
     }
 
     pub(crate) fn check_window(&self) -> Result<(), RecordError> {
-        if !self.home.is_whole() {
+        if !self.handle.is_whole() {
             return Err(RecordError::Lost("the window was truncated"));
         }
         if !self.channels.iter().all(|channel| channel.slot.is_ours()) {
@@ -337,9 +340,9 @@ impl Recording {
     /// Begins a clock epoch, as after a jump: no packet has times of two.
     pub fn begin_epoch(&mut self, line: Line) {
         self.epoch += 1;
-        // Writers ask the system until every region has begun a packet of the new epoch.
+        // Writers read the system's clock until every region has begun a packet of the new epoch.
         self.publish(None);
-        self.channels.iter().for_each(|channel| channel.begin_epoch(&self.home, self.epoch));
+        self.channels.iter().for_each(|channel| channel.begin_epoch(&self.handle, self.epoch));
         self.publish_line(line);
     }
 
@@ -360,54 +363,53 @@ impl Recording {
         clock_line::publish(&channel.session().clock, self.line, self.epoch);
     }
 
-    /// What is due however long something else takes: the lease, and the clock.
+    /// Does the work that is due however long something else takes: the lease, and the clock.
     pub(crate) fn keep_alive(&mut self) {
         let now = monotonic_ns();
         if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
-            self.channels.iter().for_each(|channel| channel.renew_lease(self.home.window()));
+            self.channels.iter().for_each(|channel| channel.renew_lease(self.handle.window()));
         }
         if is_due(&mut self.slow_due_ns, SLOW_PERIOD_NS, now) {
             self.calibrate();
         }
     }
 
-    /// Ends the session: keeps writers out, takes what is in the buffers, marks the trace as
-    /// complete, frees the slots. When `interrupted` says so, what is left is left to
-    /// `trackway recover`.
+    /// Ends the session: excludes writers, drains the buffers, marks the trace as complete, frees
+    /// the slots. When `interrupted` returns true, the rest is left to `trackway recover`.
     pub fn finish(mut self, interrupted: &dyn Fn() -> bool) -> Result<Summary, RecordError> {
         self.check_window()?;
         // First out of all of them: so they end at one moment.
-        let kept_out = channel::keep_out(self.home.window(), &mut self.channels);
-        let taken = self.take_the_rest(interrupted);
+        let exclusion = channel::exclude_writers(self.handle.window(), &mut self.channels);
+        let taken = self.drain_remaining(interrupted);
         let summary = self.summary();
         let ended = taken.and_then(|end| {
-            if end == End::Whole && !self.has_left_behind {
+            if end == DrainEnd::Complete && !self.has_left_behind {
                 self.mark(&summary)?;
             }
             Ok(end)
         });
-        for (channel, kept_out) in self.channels.iter().zip(kept_out) {
+        for (channel, exclusion) in self.channels.iter().zip(exclusion) {
             match &ended {
-                Ok(End::Whole) => channel.dispose(&self.home, kept_out),
-                Err(_) if self.discards_unwritten() => channel.dispose(&self.home, kept_out),
-                // What is left is for whoever recovers it.
-                Ok(End::Interrupted) | Err(_) => {
-                    channel.regions.iter().for_each(RegionWork::put_back);
+                Ok(DrainEnd::Complete) => channel.dispose(&self.handle, exclusion),
+                Err(_) if self.discards_unwritten() => channel.dispose(&self.handle, exclusion),
+                // The rest is left to recovery.
+                Ok(DrainEnd::Interrupted) | Err(_) => {
+                    channel.regions.iter().for_each(RegionDrain::put_back);
                     channel.slot.abandon();
                 }
             }
         }
         let ended = ended.and_then(|end| match end {
-            End::Whole if self.has_left_behind => {
+            DrainEnd::Complete if self.has_left_behind => {
                 Err(RecordError::LeftBehind(self.trace.channel.path().to_owned()))
             }
             _ => Ok(summary),
         });
         if self.is_recovery {
-            // Whoever recovers has the window open besides, and makes it compact in the end.
-            self.home.close();
+            // Recovery has the window open, too, and makes it compact in the end.
+            self.handle.close();
         } else {
-            self.home.compact_soon();
+            self.handle.compact_soon();
         }
         ended
     }
@@ -420,34 +422,37 @@ impl Recording {
         }
     }
 
-    /// Ends a session that is recovered without writing: discards what is in the buffers, frees the
-    /// slots.
+    /// Ends a recovered session without writing: discards the buffers, frees the slots.
     pub(crate) fn discard(mut self) -> Result<(), RecordError> {
         self.check_window()?;
-        let kept_out = channel::keep_out(self.home.window(), &mut self.channels);
-        for (channel, kept_out) in self.channels.iter().zip(kept_out) {
-            channel.dispose(&self.home, kept_out);
+        let exclusion = channel::exclude_writers(self.handle.window(), &mut self.channels);
+        for (channel, exclusion) in self.channels.iter().zip(exclusion) {
+            channel.dispose(&self.handle, exclusion);
         }
-        self.home.close();
+        self.handle.close();
         Ok(())
     }
 
-    fn take_the_rest(&mut self, interrupted: &dyn Fn() -> bool) -> Result<End, RecordError> {
+    fn drain_remaining(&mut self, interrupted: &dyn Fn() -> bool) -> Result<DrainEnd, RecordError> {
         let is_wanted =
             |channel: &&mut Channel| !self.drops_flight_recorders || !channel.is_overwriting();
         for channel in self.channels.iter_mut().filter(is_wanted) {
             let (trace, buffer) = (&mut self.trace, &mut self.buffer);
-            let end = channel.take_the_rest(&self.home, trace, buffer, interrupted)?;
-            if end != End::Whole {
+            let end = channel.drain_remaining(&self.handle, trace, buffer, interrupted)?;
+            if end != DrainEnd::Complete {
                 return Ok(end);
             }
         }
-        Ok(End::Whole)
+        Ok(DrainEnd::Complete)
     }
 
-    /// Says in the trace that it is complete.
+    /// Marks the trace as complete.
     fn mark(&self, summary: &Summary) -> Result<(), RecordError> {
-        let by = if self.is_recovery { By::Recover(summary) } else { By::Record(summary) };
+        let by = if self.is_recovery {
+            CompletedBy::Recover(summary)
+        } else {
+            CompletedBy::Record(summary)
+        };
         let path = self.trace.channel.path().join(FACTS);
         self.trace
             .facts()
@@ -457,18 +462,18 @@ impl Recording {
 }
 
 fn build_all(
-    home: &Home,
+    handle: &WindowHandle,
     session: &SessionSettings,
     channels: &[(ChannelSettings, u32)],
     built: &mut Vec<Channel>,
 ) -> Result<(), RecordError> {
     for (settings, class) in channels {
-        built.push(Channel::build(home, session, settings, *class, None)?);
+        built.push(Channel::build(handle, session, settings, *class, None)?);
     }
     Ok(())
 }
 
-/// Whether something that happens every `period` is due; then it is so again after that time.
+/// Returns true if work that recurs every `period` is due; then it is due again after that time.
 fn is_due(due: &mut u64, period: u64, now: u64) -> bool {
     let is_due = now >= *due;
     if is_due {
@@ -478,7 +483,7 @@ fn is_due(due: &mut u64, period: u64, now: u64) -> bool {
 }
 
 impl Recording {
-    /// Whether it has a channel of class `class`.
+    /// Returns true if it has a channel of class `class`.
     pub(crate) fn has_channel(&self, class: u32) -> bool {
         self.channels.iter().any(|channel| channel.names.class == class)
     }
@@ -487,8 +492,8 @@ impl Recording {
     pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
         let found = self.channels.iter().find(|channel| channel.names.class == class);
         let Some(channel) = found else { return };
-        status.memory_bytes += channel.memory_bytes(&self.home);
-        // Anybody may write there: it says what it likes, and adds up to no more than fits.
+        status.memory_bytes += channel.memory_bytes(&self.handle);
+        // Any process may write there: the value is arbitrary, and the sum saturates.
         let interpreters = channel.session().interpreters.load(Ordering::Relaxed);
         status.interpreters = status.interpreters.saturating_add(interpreters.into());
         for work in &channel.regions {
@@ -503,7 +508,7 @@ impl Recording {
         flight.map(|channel| shared_text::process_rules(channel.session())).collect()
     }
 
-    /// How often programs have asked for a snapshot.
+    /// Returns the number of snapshots that programs have requested.
     pub(crate) fn snapshot_requests(&self) -> u32 {
         let requests = |session: &trackway_abi::session::Session| {
             session.snapshot_requests.load(Ordering::Relaxed)

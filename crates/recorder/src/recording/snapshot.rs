@@ -1,4 +1,4 @@
-//! Snapshots: what is in flight recorders at a moment, as a trace of its own.
+//! Snapshots: the contents of flight recorders at a moment, as a trace of its own.
 //!
 //! The regions are read beside the writers, as at the end of a recording, and nothing in them
 //! changes. The trace has the session's identity, and each sub-buffer's packet the same number in
@@ -14,17 +14,17 @@ use trackway_sys::clock::monotonic_ns;
 use crate::error::RecordError;
 use crate::recording::Recording;
 use crate::recording::channel::{self, Channel};
-use crate::recording::region::{Drain, RegionWork};
+use crate::recording::region::{DrainContext, RegionDrain};
 use crate::summary::Summary;
-use crate::trace::completion::{self, By};
-use crate::trace::layout::{FACTS, Particulars, Trace, WindowFolder};
-use crate::trace::prepare::{self, Room};
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::layout::{FACTS, Trace, TraceProperties, WindowFolder};
+use crate::trace::prepare::{self, PreparedFolder};
 use crate::window::memory_pool::FileMemory;
 
-/// Name of the file that says why there is a snapshot.
+/// Name of the file with the reason for a snapshot.
 const REASON: &str = "reason";
 
-/// What it says: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
+/// Returns its line: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
 fn line_of(reason: &Reason) -> String {
     match reason {
         Reason::Asked => "by=user\n".into(),
@@ -33,10 +33,10 @@ fn line_of(reason: &Reason) -> String {
     }
 }
 
-/// What a snapshot lacks of these, if it is anything that its streams do not say.
-pub(crate) fn missing_of(works: &[RegionWork]) -> Option<String> {
+/// Describes the parts of these that a snapshot lacks, if its streams do not show them.
+pub(crate) fn missing_of(works: &[RegionDrain]) -> Option<String> {
     let missed: Vec<_> =
-        works.iter().filter(|work| work.is_missed()).map(RegionWork::name).collect();
+        works.iter().filter(|work| work.is_missed()).map(RegionDrain::name).collect();
     (!missed.is_empty()).then(|| {
         format!(
             "nothing is in it of {}: what was there was overwritten faster than it could be \
@@ -47,71 +47,72 @@ pub(crate) fn missing_of(works: &[RegionWork]) -> Option<String> {
 }
 
 impl Recording {
-    /// Writes what is in flight recorders to a new trace in `folder`: all, or what is newer than
-    /// `last_ns` nanoseconds, in whole sub-buffers. Recording goes on meanwhile.
+    /// Writes the contents of flight recorders to a new trace in `folder`: all, or those newer than
+    /// `last_ns` nanoseconds, in whole sub-buffers. Recording goes on.
     pub fn snapshot(
         &mut self,
         folder: &Path,
         last_ns: Option<u64>,
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
-        let (facts, mut room) = self.snapshot_in(|| prepare::prepare(folder), last_ns, reason)?;
-        room.settle();
+        let (facts, mut prepared_folder) =
+            self.snapshot_in(|| prepare::prepare(folder), last_ns, reason)?;
+        prepared_folder.commit();
         Ok(facts)
     }
 
-    /// The same, in what `prepare` makes; that, too, for what else goes into it, to be settled
-    /// then.
+    /// Writes a snapshot to the folder that `prepare` makes. Returns the folder, too, for further
+    /// parts; the caller commits it then.
     pub(crate) fn snapshot_in(
         &mut self,
-        prepare: impl FnOnce() -> Result<Room, RecordError>,
+        prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
         last_ns: Option<u64>,
         reason: &Reason,
-    ) -> Result<(SnapshotFacts, Room), RecordError> {
+    ) -> Result<(SnapshotFacts, PreparedFolder), RecordError> {
         self.check_window()?;
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let room = prepare()?;
-        let facts = self.snapshot_into(&room, since_ts, reason)?;
-        Ok((facts, room))
+        let prepared_folder = prepare()?;
+        let facts = self.snapshot_into(&prepared_folder, since_ts, reason)?;
+        Ok((facts, prepared_folder))
     }
 
-    /// The same, of what is newer than `since_ts` (ns of CLOCK_MONOTONIC), where there is room: all
-    /// of it, or nothing.
+    /// Writes the records newer than `since_ts` (ns of CLOCK_MONOTONIC) if there is space: all of
+    /// them, or none.
     pub(crate) fn snapshot_into(
         &mut self,
-        room: &Room,
+        prepared_folder: &PreparedFolder,
         since_ts: u64,
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
         self.check_window()?;
-        let written = self.write_snapshot(room, since_ts, reason);
+        let written = self.write_snapshot(prepared_folder, since_ts, reason);
         if written.is_err() {
             let folder = self.window_folder().unwrap_or_else(WindowFolder::own);
-            // Half of it would be taken for a trace, and keep others from being read. What cannot
-            // be removed stays.
-            let _ = room.place().remove_chain(&folder.names());
+            // A partial snapshot would be taken for a trace, and make others unreadable. Files that
+            // cannot be removed stay.
+            let _ = prepared_folder.trace_folder().remove_chain(&folder.names());
         }
         written
     }
 
     fn write_snapshot(
         &mut self,
-        room: &Room,
+        prepared_folder: &PreparedFolder,
         since_ts: u64,
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
-        let mut trace = Trace::create(&room.place(), self.particulars())?;
+        let mut trace = Trace::create(&prepared_folder.trace_folder(), self.particulars())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();
-        // All are looked at before any is copied, which takes long: a thread that goes from one CPU
-        // to another meanwhile would else leave a gap. (What is overwritten is looked at again.)
-        let beside = |work: &RegionWork| {
-            let mut work = work.beside(since_ts);
-            work.look();
+        // All are polled before any is copied, which takes long: a thread that moves from one CPU
+        // to another in between would else leave a gap. (Overwritten ones are polled again.)
+        let beside = |work: &RegionDrain| {
+            let mut work = work.snapshot_view(since_ts);
+            work.poll();
             work
         };
         let is_read = |channel: &&Channel| channel.is_overwriting() && !channel.is_lockless();
-        let works: Vec<(u64, Vec<RegionWork>)> = self
+        let works: Vec<(u64, Vec<RegionDrain>)> = self
             .channels
             .iter()
             .filter(is_read)
@@ -126,53 +127,61 @@ impl Recording {
                 self.keep_alive();
             }
         }
-        // Records first, ids then: so the id of every record is declared. And first in the
-        // session's own trace, whose metadata thus declares all that any piece of it does.
+        // Records first, ids afterwards: so the id of every record is declared. And first in the
+        // session's own trace, whose metadata thus declares everything that any piece declares.
         for channel in &mut self.channels {
-            channel.declare_events(self.home.window(), &mut self.trace)?;
+            channel.declare_events(self.handle.window(), &mut self.trace)?;
         }
         trace.metadata.declare_as(&self.trace.metadata);
-        trace.metadata.write().map_err(RecordError::io("write", &room.path))?;
+        trace.metadata.write().map_err(RecordError::io("write", &prepared_folder.path))?;
         summary.bytes += trace.metadata.bytes();
         trace
             .facts()
             .and_then(|facts| {
                 fs::write(facts.join(REASON), line_of(reason))?;
-                completion::mark(&facts, By::Record(&summary))
+                completion::mark(&facts, CompletedBy::Record(&summary))
             })
-            .map_err(RecordError::io("write", room.path.join(FACTS)))?;
+            .map_err(RecordError::io("write", prepared_folder.path.join(FACTS)))?;
         Ok(SnapshotFacts {
-            folder: room.path.clone(),
+            folder: prepared_folder.path.clone(),
             events: summary.recorded,
             bytes: summary.bytes,
             missing: missing_of(&copied).into_iter().collect(),
         })
     }
 
-    /// Where its streams are in a trace of several users; none: the trace was not begun here.
+    /// Returns the folder of its streams in a trace of several users; `None`: the trace was not
+    /// begun here.
     pub(crate) fn window_folder(&self) -> Option<WindowFolder> {
         self.trace.of.as_ref().map(|of| of.folder)
     }
 
-    fn particulars(&self) -> Particulars {
-        let now = channel::particulars(self.trace.uuid, &self.channels);
-        // The clock's offset is that of the session's begin: what is in two snapshots has one time.
+    fn particulars(&self) -> TraceProperties {
+        let now = channel::trace_properties(self.trace.uuid, &self.channels);
+        // The clock's offset is that of the session's begin: an event in two snapshots has one
+        // time.
         let Some(of) = &self.trace.of else { return now };
-        Particulars { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }
+        TraceProperties { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }
     }
 
-    /// Copies what a region had when it was looked at. Its stream begins when the channel did: so
-    /// the empty packet that it begins with is the same in all snapshots.
+    /// Copies the contents of a region at its poll. Its stream begins when the channel did: so the
+    /// empty packet that it begins with is the same in all snapshots.
     fn copy(
         &self,
-        work: &mut RegionWork,
+        work: &mut RegionDrain,
         begin_ts: u64,
         trace: &Trace,
         buffer: &mut Vec<u8>,
     ) -> Result<(), RecordError> {
-        let memory = FileMemory(self.home.allocator.file());
-        let mut with =
-            Drain { memory: &memory, trace, begin_ts, partial: true, is_last: false, buffer };
+        let memory = FileMemory(self.handle.allocator.file());
+        let mut with = DrainContext {
+            memory: &memory,
+            trace,
+            begin_ts,
+            partial: true,
+            is_last: false,
+            buffer,
+        };
         work.drain(&mut with)
             .map_err(RecordError::io("write", trace.channel.path().join(work.name())))
     }

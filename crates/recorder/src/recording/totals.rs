@@ -1,4 +1,4 @@
-//! How much a recording has so far: for the status line and the summary.
+//! Numbers of a recording so far, for the status line and the summary.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
@@ -12,21 +12,21 @@ use trackway_window::Window;
 
 use crate::recording::Recording;
 use crate::recording::channel::Channel;
-use crate::recording::region::RegionWork;
+use crate::recording::region::RegionDrain;
 use crate::summary::shortfall::Shortfall;
 use crate::summary::{LOST_SHOWN_MAX, Summary};
 use crate::trace::stream::Stream;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::{cpus, shared_text};
 
-/// As many processes are believed to have taken part in a session: a process for each id that Linux
-/// has (PID_MAX_LIMIT, 64 bits). What is beyond was written by somebody who means to confuse.
+/// Most processes that are believed to have taken part in a session: one for each id that Linux has
+/// (PID_MAX_LIMIT, 64 bits). Larger numbers were written by a hostile process.
 const PROCESSES_BELIEVED: u64 = 1 << 22;
 
-/// So many parts of what was lost are added to it, lest the next time as much is too little.
+/// Share of the lost bytes that is added to the estimate, so that the next time as much suffices.
 const MARGIN_PART: u64 = 8;
 
-/// How much there is so far.
+/// Numbers so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Events recorded: in the trace, or still in the buffers.
@@ -40,7 +40,7 @@ pub struct Totals {
 }
 
 impl Recording {
-    /// How much there is so far.
+    /// Returns the numbers so far.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
             events: self.ended.recorded,
@@ -60,9 +60,9 @@ impl Recording {
         totals
     }
 
-    /// Full names of the events that have an id in this session.
+    /// Returns the full names of the events that have an id in this session.
     pub fn event_names(&self) -> Vec<String> {
-        let window = self.home.window();
+        let window = self.handle.window();
         let has_id = |&event: &usize| {
             self.channels
                 .iter()
@@ -71,11 +71,11 @@ impl Recording {
         (0..EVENTS_MAX).filter(has_id).filter_map(|event| event_name(window, event)).collect()
     }
 
-    /// What became of the session: of the channels that it has, and those that it had.
+    /// Returns the results of the session: of its channels, and of those that it had.
     pub(crate) fn summary(&self) -> Summary {
         let mut summary = self.ended.clone();
         for channel in &self.channels {
-            summary.add(channel.summary(&self.home));
+            summary.add(channel.summary(&self.handle));
         }
         summary.bytes += self.trace.metadata.bytes();
         summary
@@ -83,16 +83,16 @@ impl Recording {
 }
 
 impl Channel {
-    /// What became of it.
-    pub(crate) fn summary(&self, home: &Home) -> Summary {
-        let (session, window) = (self.session(), home.window());
-        // Anybody may write there whose window it is.
+    /// Returns the results of the channel.
+    pub(crate) fn summary(&self, handle: &WindowHandle) -> Summary {
+        let (session, window) = (self.session(), handle.window());
+        // Any process that can open the window may write there.
         let most = PROCESSES_BELIEVED;
         let processes = u64::from(session.processes.load(Ordering::Relaxed)).min(most);
         let departed = u64::from(session.departed.load(Ordering::Relaxed));
         let mut summary = Summary {
             processes,
-            // Who became another user has taken part before.
+            // A process that became another user has taken part before.
             departed: departed.min(processes),
             cut: session.records_cut.load(Ordering::Relaxed),
             cut_last: event_name(window, session.cut_event.load(Ordering::Relaxed) as usize),
@@ -101,22 +101,22 @@ impl Channel {
         self.regions.iter().for_each(|work| work.add_to(&mut summary));
         if summary.lost > 0 {
             summary.lost_by_event = self.lost_by_event(window);
-            let shortfall = self.shortfall(home);
+            let shortfall = self.shortfall(handle);
             summary.shortfalls.extend((!shortfall.is_empty()).then_some(shortfall));
         }
         summary
     }
 
-    /// What would have kept what it lost.
-    fn shortfall(&self, home: &Home) -> Shortfall {
-        let oversized_bytes = self.regions.iter().filter_map(RegionWork::oversized_bytes).max();
-        let sum = |count: fn(&RegionWork) -> u64| {
+    /// Returns the settings that would have kept the lost events.
+    fn shortfall(&self, handle: &WindowHandle) -> Shortfall {
+        let oversized_bytes = self.regions.iter().filter_map(RegionDrain::oversized_bytes).max();
+        let sum = |count: fn(&RegionDrain) -> u64| {
             self.regions.iter().map(count).fold(0, u64::saturating_add)
         };
         Shortfall {
             channel: shared_text::channel_name(self.session()).unwrap_or_default(),
-            roomless: sum(RegionWork::roomless),
-            enough_bytes: self.enough_bytes(home),
+            roomless: sum(RegionDrain::roomless),
+            enough_bytes: self.enough_bytes(handle),
             is_memory_short: self.is_memory_short(),
             oversized_bytes,
             holding_bytes: oversized_bytes.and_then(|bytes| self.holding_bytes(bytes)),
@@ -124,9 +124,9 @@ impl Channel {
         }
     }
 
-    /// SIZE of `--buffer-size` that would have held what its regions lost for want of room: their
-    /// parts of it would have been large enough. `None` if it is not known, or cannot be had.
-    fn enough_bytes(&self, home: &Home) -> Option<u64> {
+    /// Returns the SIZE of `--buffer-size` that would have held the records that its regions lost
+    /// for lack of space. `None` if it is not known, or not possible.
+    fn enough_bytes(&self, handle: &WindowHandle) -> Option<u64> {
         let of_size = self.layout.geometry.sub_shift();
         let mut most = None;
         for work in self.regions.iter().filter(|work| work.roomless() > 0) {
@@ -138,13 +138,13 @@ impl Channel {
         let bytes = needed.checked_next_power_of_two()?;
         let options = BufferOptions { size_bytes: Some(bytes), ..BufferOptions::default() };
         let for_all = bytes.checked_mul(cpus::online().len() as u64)?;
-        let free = free_bytes(home.allocator.file()).ok()?;
-        let can_be_had = for_all <= free.saturating_add(self.memory_bytes(home));
+        let free = free_bytes(handle.allocator.file()).ok()?;
+        let can_be_had = for_all <= free.saturating_add(self.memory_bytes(handle));
         (options.plan().is_ok() && can_be_had).then_some(bytes)
     }
 
-    /// SIZE of `--buffer-size` with sub-buffers that can hold a record of so many bytes, whether
-    /// there are as many as now, or as by default.
+    /// Returns the SIZE of `--buffer-size` with sub-buffers that can hold a record of so many
+    /// bytes, for the present number of them, or the default one.
     fn holding_bytes(&self, record_bytes: u64) -> Option<u64> {
         let sub_count = self.layout.geometry.sub_count();
         let holds = |size_bytes: u64, sub_buffers| {
@@ -160,9 +160,9 @@ impl Channel {
         sizes.find(|&bytes| holds(bytes, None) && holds(bytes, Some(sub_count)))
     }
 
-    /// Forgets what was recorded, lost and cut so far, after writers were kept out.
+    /// Discards the counts of recorded, lost and cut events so far, after writers were excluded.
     pub(crate) fn forget(&mut self, window: &Window) {
-        self.regions.iter_mut().for_each(RegionWork::forget);
+        self.regions.iter_mut().for_each(RegionDrain::forget);
         self.layout.forget_discards(window);
         self.session().records_cut.store(0, Ordering::Relaxed);
     }
@@ -180,7 +180,7 @@ impl Channel {
     }
 }
 
-impl RegionWork {
+impl RegionDrain {
     /// Adds its numbers.
     pub(crate) fn add_to(&self, summary: &mut Summary) {
         summary.recorded = summary.recorded.saturating_add(self.written);
@@ -195,12 +195,12 @@ impl RegionWork {
 }
 
 impl Summary {
-    /// Begins to count anew, as a session does that is cleared; who took part did.
+    /// Resets the counts, as for a session that is cleared; participants stay counted.
     pub(crate) fn forget_counts(&mut self) {
         *self = Self { processes: self.processes, departed: self.departed, ..Self::default() };
     }
 
-    /// Takes in what became of another channel of the same session.
+    /// Adds the results of another channel of the same session.
     pub(crate) fn add(&mut self, other: Self) {
         for (sum, more) in [
             (&mut self.recorded, other.recorded),

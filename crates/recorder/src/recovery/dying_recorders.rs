@@ -1,9 +1,9 @@
-//! Recorders that were killed a moment ago, and are not gone yet.
+//! Recorders that were killed a moment ago, and have not ended yet.
 //!
-//! Who sends SIGKILL and calls `trackway recover` at once may find the recorder alive: its locks
-//! are held, and its process is there, until the kernel has taken down its memory. Whether it is
-//! about to end the kernel says: the signal is pending (proc(5): SigPnd, ShdPnd), or it is ending
-//! already. So it is waited for, for no longer than that takes as a rule.
+//! After SIGKILL, `trackway recover` may find the recorder alive: its locks are held, and its
+//! process exists, until the kernel has released its memory. The kernel shows that it is about to
+//! end: the signal is pending (proc(5): SigPnd, ShdPnd), or it is ending already. So recovery waits
+//! for it, as long as that usually takes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,28 +20,30 @@ const KILL: u64 = 1 << (libc::SIGKILL - 1);
 /// PF_EXITING (include/linux/sched.h).
 const EXITING: u64 = 4;
 
-/// Waits until those of these processes are gone that are about to end.
+/// Waits until those of these processes that are about to end have ended.
 pub(crate) fn wait_for(pids: impl Iterator<Item = u32>) {
     let until = Instant::now() + PATIENCE;
     for pid in pids.collect::<BTreeSet<u32>>() {
-        // First its descriptor: the number may be another's by then, who is not about to end.
+        // First its descriptor: the number may be another process's by then, which is not about to
+        // end.
         let Ok(process) = wait::process_fd(pid) else { continue };
         let left = until.saturating_duration_since(Instant::now());
         if is_dying(pid) && !left.is_zero() {
-            // Whoever does not end is found alive, as ever.
+            // A process that does not end is found alive, as before.
             let _ = wait::readable([Some(&process), None], left.as_nanos() as u64);
         }
     }
 }
 
-/// Those who hold locks (flock(2)) of files with these numbers.
+/// Returns the processes that hold locks (flock(2)) of files with these numbers.
 pub(crate) fn holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     holders_in(&locks, inodes)
 }
 
-/// By the lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF`. (A file of this
-/// number may be on another file system: then somebody else is waited for who is about to end.)
+/// Parses the lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF`. (A file of
+/// this number may be on another file system: then recovery waits for another process that is about
+/// to end.)
 fn holders_in(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
     let holder = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -52,7 +54,7 @@ fn holders_in(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
     locks.lines().filter_map(holder).collect()
 }
 
-/// Whether a process is about to end: killed, or ending already.
+/// Returns true if a process is about to end: killed, or ending already.
 fn is_dying(pid: u32) -> bool {
     let read = |name: &str| read_proc(&format!("/proc/{pid}/{name}")).unwrap_or_default();
     is_killed(&read("status")) || is_ending(&read("stat"))
@@ -66,7 +68,7 @@ fn is_killed(status: &str) -> bool {
     })
 }
 
-/// By its state, and its flags: the first and the seventh field behind the name.
+/// Returns true for its state and its flags: the first and the seventh field after the name.
 fn is_ending(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_whitespace();

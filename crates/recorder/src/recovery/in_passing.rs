@@ -3,25 +3,27 @@
 use crate::notices::Notices;
 use crate::recovery::recover_in_passing;
 
-/// Completes what can be completed where it was recorded, saying so, and says in one line how much
-/// there is besides.
-pub(crate) fn settle(notices: &Notices) {
+/// Completes the traces that can be completed where they were recorded, with notices, and reports
+/// the number of others in one line.
+pub(crate) fn recover_others(notices: &Notices) {
     match recover_in_passing(notices) {
         Ok(recovered) => {
             let (done, left): (Vec<_>, Vec<_>) =
                 recovered.into_iter().partition(|one| one.result.is_ok());
             for one in done {
-                notices.say(format_args!(
+                notices.report(format_args!(
                     "recovered {}, whose recorder was killed",
                     one.folder.display()
                 ));
             }
             match left.len() {
                 0 => {}
-                1 => notices.say(format_args!("1 unfinished recording: trackway recover")),
-                many => notices.say(format_args!("{many} unfinished recordings: trackway recover")),
+                1 => notices.report(format_args!("1 unfinished recording: trackway recover")),
+                many => {
+                    notices.report(format_args!("{many} unfinished recordings: trackway recover"))
+                }
             }
         }
-        Err(error) => notices.say(format_args!("cannot recover earlier recordings: {error}")),
+        Err(error) => notices.report(format_args!("cannot recover earlier recordings: {error}")),
     }
 }

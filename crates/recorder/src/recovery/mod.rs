@@ -1,7 +1,8 @@
-//! What dead recorders left: their traces completed, their slots freed.
+//! Recovery of dead recorders' sessions: their traces completed, their slots freed.
 
 pub(crate) mod dying_recorders;
 pub(crate) mod in_passing;
+mod origin_source;
 pub(crate) mod recovered_trace;
 mod requested_trace;
 
@@ -16,24 +17,25 @@ use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_console::IoError;
 use trackway_window::OpenError;
 
-use self::requested_trace::Named;
+use self::origin_source::OriginSource;
+use self::requested_trace::RequestedTrace;
 use crate::control::RunFolder;
-use crate::control::origin_file::{self, Kept, Origin};
+use crate::control::origin_file::{self, Origin};
 use crate::error::RecordError;
 use crate::kernel;
 use crate::notices::Notices;
-use crate::recording::abandoned_channel::{Left, Stranded};
+use crate::recording::abandoned_channel::{AbandonedChannel, Stranded};
 use crate::recording::channel::Channel;
-use crate::recording::region::RegionWork;
+use crate::recording::region::RegionDrain;
 use crate::recording::{Recording, Unwritten, changes};
 use crate::summary::Summary;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{FACTS, Trace, WindowFolder};
 use crate::trace::metadata::Metadata;
 use crate::trace::prepare;
 use crate::trace::stream::is_progress_in;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::shared_text::{self, uuid_of};
 use crate::window::slot::Slot;
 
@@ -43,35 +45,36 @@ use crate::window::slot::Slot;
 pub struct Recovered {
     /// Its trace's folder, where it was recorded or the user named it.
     pub folder: PathBuf,
-    /// What became of its records that were in memory.
+    /// Outcome for its records that were in memory.
     pub end: RecoveryEnd,
-    /// How it went; events of before the recorder's death are not counted.
+    /// Results; events from before the recorder's death are not counted.
     pub result: Result<Summary, RecordError>,
 }
 
-/// What [`recover`] did.
+/// The result of [`recover`].
 #[derive(Debug)]
 pub struct Recovery {
     /// The sessions that had records in memory.
     pub sessions: Vec<Recovered>,
-    /// Whether another trace was completed, or could not be: one without records in memory.
-    pub has_settled: bool,
+    /// True if another trace was completed, or could not be: one without records in memory.
+    pub has_completed_other: bool,
 }
 
 impl Recovery {
-    /// Whether there was nothing to do.
+    /// Returns true if there was nothing to do.
     pub const fn is_nothing(&self) -> bool {
-        self.sessions.is_empty() && !self.has_settled
+        self.sessions.is_empty() && !self.has_completed_other
     }
 }
 
-/// What became of records that a dead recorder left in memory.
+/// The outcome for records that a dead recorder left in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryEnd {
     /// They are in the trace; or are in memory still, where recovering failed.
     InPlace,
-    /// They are in a trace of their own, in this folder: the other is gone, or cannot be written.
-    Beside(PathBuf),
+    /// They are in a trace of their own, in this folder: the other was removed, or cannot be
+    /// written.
+    NewTrace(PathBuf),
     /// They were given up.
     Discarded,
 }
@@ -79,8 +82,8 @@ pub enum RecoveryEnd {
 /// Completes the traces of recorders that are dead and frees their slots: all of this user's, or
 /// only the one in `only`, wherever it was when it was recorded.
 ///
-/// If nothing of the trace in `only` is in memory any more, it is marked as complete: what is
-/// written of it is all there is.
+/// If no event of the trace in `only` is in memory any more, it is marked as complete: it has all
+/// that was written.
 pub fn recover(
     notices: &Notices,
     only: Option<&Path>,
@@ -89,16 +92,17 @@ pub fn recover(
     recover_as(&crate::window::handle::folder(), Some(&RunFolder::new()), notices, only, stranded)
 }
 
-/// As [`recover`], in the window in `folder`, beside where it cannot be in place.
+/// Recovers as [`recover`] does, in the window in `folder`, with new traces beside those that
+/// cannot be completed.
 pub fn recover_in(
     folder: &Path,
     notices: &Notices,
     only: Option<&Path>,
 ) -> Result<Vec<Recovered>, RecordError> {
-    recover_in_as(folder, notices, only, Stranded::Beside)
+    recover_in_as(folder, notices, only, Stranded::NewTrace)
 }
 
-/// As [`recover`], in the window in `folder`.
+/// Recovers as [`recover`] does, in the window in `folder`.
 pub fn recover_in_as(
     folder: &Path,
     notices: &Notices,
@@ -108,12 +112,13 @@ pub fn recover_in_as(
     recover_as(folder, None, notices, only, stranded).map(|recovery| recovery.sessions)
 }
 
-/// As [`recover`], for a command that the user gave for something else: nothing is discarded.
+/// Recovers as [`recover`] does, for a command with another purpose: discards nothing.
 pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
     recover(notices, None, Stranded::Keep).map(|recovery| recovery.sessions)
 }
 
-/// `run`: where it stands which traces sessions in other users' windows are of.
+/// Recovers the windows in `folder`; `run`: the run folder with the origin files of sessions in
+/// other users' windows.
 fn recover_as(
     folder: &Path,
     run: Option<&RunFolder>,
@@ -121,7 +126,7 @@ fn recover_as(
     only: Option<&Path>,
     stranded: Stranded,
 ) -> Result<Recovery, RecordError> {
-    let only = only.map(Named::new);
+    let only = only.map(RequestedTrace::new);
     let recovery = Recoverer { folder, notices, stranded, may_be_here: run.is_some() };
     recovery.wait_for_the_dying(run)?;
     let mut in_memory = Vec::new();
@@ -129,8 +134,8 @@ fn recover_as(
     for part in recovery.parts(run, only.as_ref())? {
         let uuid = part.origin().uuid;
         match recovery.part(part) {
-            Ok(Found::Nothing) => {}
-            Ok(Found::InMemory(one)) => {
+            Ok(WindowContents::Nothing) => {}
+            Ok(WindowContents::InMemory(one)) => {
                 in_memory.push(uuid);
                 recovered.extend(one);
             }
@@ -140,79 +145,56 @@ fn recover_as(
             }
         }
     }
-    // What was recorded of the kernel is in no window.
-    recovered.iter().for_each(|one| _ = kernel::recover::settle(&one.folder, notices));
-    let has_settled = match (&only, run) {
+    // Kernel events are in no window.
+    recovered.iter().for_each(|one| _ = kernel::recover::complete(&one.folder, notices));
+    let has_completed_other = match (&only, run) {
         (Some(named), _) => {
-            let is_marked = named.settle(&in_memory, notices)?;
-            kernel::recover::settle(&named.path, notices) || is_marked
+            let is_marked = named.mark_complete(&in_memory, notices)?;
+            kernel::recover::complete(&named.path, notices) || is_marked
         }
-        (None, Some(run)) => run.settle_kernels(notices),
+        (None, Some(run)) => run.complete_kernel_parts(notices),
         (None, None) => false,
     };
-    // Names that stay are no harm.
+    // Names that stay are harmless.
     let _ = run.map(|run| run.clean_recovered(folder));
-    Ok(Recovery { sessions: recovered, has_settled })
+    Ok(Recovery { sessions: recovered, has_completed_other })
 }
 
-/// What was found of a part in its user's window.
-enum Found {
+/// The state of a session in its user's window.
+enum WindowContents {
     /// Nothing.
     Nothing,
-    /// Something; if its recorder was dead, this is what became of it.
+    /// It is in memory; if its recorder was dead, this is the outcome.
     InMemory(Option<Recovered>),
 }
 
-/// A part of a session over several users, whose recorder is dead.
-enum Part {
-    /// It stands where its recorder kept it.
-    Kept(Kept),
-    /// The user named its trace.
-    Named(Origin),
-}
-
-impl Part {
-    fn origin(&self) -> &Origin {
-        match self {
-            Self::Kept(kept) => &kept.origin,
-            Self::Named(origin) => origin,
-        }
-    }
-
-    fn forget(self) {
-        if let Self::Kept(kept) = self {
-            kept.forget();
-        }
-    }
-}
-
-/// What is recovered, and how.
+/// The options of a recovery.
 struct Recoverer<'a> {
-    /// Of the windows.
+    /// The folder of the windows.
     folder: &'a Path,
     notices: &'a Notices,
     stranded: Stranded,
-    /// Whether traces may be made in the current folder: for who asked, at a command line.
+    /// True if traces may be made in the current folder: for requests at a command line.
     may_be_here: bool,
 }
 
 impl Recoverer<'_> {
-    fn open(&self, uid: u32) -> Result<Option<Home>, RecordError> {
-        match Home::open_for(self.folder, uid, false) {
+    fn open(&self, uid: u32) -> Result<Option<WindowHandle>, RecordError> {
+        match WindowHandle::open_for(self.folder, uid, false) {
             Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
             other => other.map(Some),
         }
     }
 
-    /// Waits for recorders that were killed, and are not gone yet: those of the user's own window,
-    /// and those who hold the locks of sessions.
+    /// Waits for recorders that were killed, and have not ended yet: those of the user's own
+    /// window, and those that hold the locks of sessions.
     fn wait_for_the_dying(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
         let mut pids = Vec::new();
-        if let Some(home) = self.open(crate::common::user::user())? {
-            let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+        if let Some(handle) = self.open(crate::common::user::user())? {
+            let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
             let used = sessions.filter(|of| of.state.load(Ordering::Relaxed) != state::FREE);
             pids.extend(used.map(|of| of.recorder_pid.load(Ordering::Relaxed)));
-            home.close();
+            handle.close();
         }
         let files = run.map(|run| fs::read_dir(run.path())).into_iter().flatten().flatten();
         let inodes = files.flatten().filter_map(|file| Some(file.metadata().ok()?.ino()));
@@ -221,25 +203,25 @@ impl Recoverer<'_> {
         Ok(())
     }
 
-    /// Recovers what is in the user's own window, but for parts of sessions over several users.
-    /// Identities of what was found goes to `in_memory`.
+    /// Recovers sessions in the user's own window, except those over several users. Adds the
+    /// identities that were found to `in_memory`.
     fn own(
         &self,
-        only: Option<&Named>,
+        only: Option<&RequestedTrace>,
         in_memory: &mut Vec<[u8; 16]>,
     ) -> Result<Vec<Recovered>, RecordError> {
         let (mut recovered, mut left) = (Vec::new(), Vec::new());
-        let Some(home) = self.open(crate::common::user::user())? else { return Ok(recovered) };
+        let Some(handle) = self.open(crate::common::user::user())? else { return Ok(recovered) };
         let mut elsewhere = 0;
         for index in 0..SESSIONS_MAX {
-            let session = home.window().session(index);
+            let session = handle.window().session(index);
             let state = session.state.load(Ordering::Relaxed);
             let place = shared_text::path_of(session);
             if state == state::FREE {
                 continue;
             }
             if place.as_os_str().is_empty() && state != state::BUILDING {
-                // Where its trace is does not stand in the window.
+                // The window does not have the place of its trace.
                 elsewhere +=
                     u32::from(session.uid.load(Ordering::Relaxed) != crate::common::user::user());
                 continue;
@@ -250,15 +232,15 @@ impl Recoverer<'_> {
                 None => place,
             };
             in_memory.push(uuid_of(session));
-            if let Some(slot) = Slot::take_over(&home, index)? {
-                match Left::of(&home, slot, self.stranded) {
+            if let Some(slot) = Slot::take_over(&handle, index)? {
+                match AbandonedChannel::of(&handle, slot, self.stranded) {
                     Ok(channel) => left.extend(channel.map(|channel| (folder, channel))),
                     Err(error) => recovered.push(Recovered::failed(folder, error)),
                 }
             }
         }
         if elsewhere > 0 && self.stranded != Stranded::Keep && only.is_none() {
-            self.notices.say(format_args!(
+            self.notices.report(format_args!(
                 "{elsewhere} channels in this user's window are of another user's session, who \
                  recovers them"
             ));
@@ -266,54 +248,59 @@ impl Recoverer<'_> {
         while let Some((folder, channel)) = left.pop() {
             // The channels of one session, in the order of their slots.
             let uuid = uuid_of(channel.slot.session());
-            let is_other = |(_, other): &(_, Left)| uuid_of(other.slot.session()) != uuid;
+            let is_other =
+                |(_, other): &(_, AbandonedChannel)| uuid_of(other.slot.session()) != uuid;
             let (others, mut channels): (Vec<_>, Vec<_>) = left.into_iter().partition(is_other);
             left = others;
             channels.push((folder, channel));
             let root = channels[0].0.clone();
             let channels = channels.into_iter().map(|(_, channel)| channel).collect();
-            // An open file of its own, because it is kept with the session's parts.
-            let Some(home) = self.open(crate::common::user::user())? else { return Ok(recovered) };
+            // An open file of its own, because it is kept with the session's origin.
+            let Some(handle) = self.open(crate::common::user::user())? else {
+                return Ok(recovered);
+            };
             let origin = Origin { uuid, folder: WindowFolder::own(), root };
-            recovered.extend(self.one(home, channels, &origin));
+            recovered.extend(self.one(handle, channels, &origin));
         }
         // The slots that were taken over showed its memory.
-        home.close();
+        handle.close();
         Ok(recovered)
     }
 
-    /// The parts of sessions over several users whose recorders are dead: all, or those of the
-    /// trace that the user named.
+    /// Returns the windows of sessions over several users whose recorders are dead: all, or those
+    /// of the trace that the user named.
     fn parts(
         &self,
         run: Option<&RunFolder>,
-        only: Option<&Named>,
-    ) -> Result<Vec<Part>, RecordError> {
+        only: Option<&RequestedTrace>,
+    ) -> Result<Vec<OriginSource>, RecordError> {
         let kept = run.map(origin_file::left_behind).transpose()?.unwrap_or_default();
-        let Some(named) = only else { return Ok(kept.into_iter().map(Part::Kept).collect()) };
+        let Some(named) = only else {
+            return Ok(kept.into_iter().map(OriginSource::File).collect());
+        };
         let mut parts = Vec::new();
         for mut one in kept {
             let Some(folder) = named.folder_of(&one.origin.uuid) else { continue };
             named.check_no_copy(&one.origin.root, folder, one.origin.uuid)?;
             one.origin.root.clone_from(&named.path);
             one.origin.folder = folder;
-            parts.push(Part::Kept(one));
+            parts.push(OriginSource::File(one));
         }
         for &(folder, uuid) in &named.parts {
             if run.is_some() && parts.iter().all(|part| part.origin().uuid != uuid) {
                 let root = named.path.clone();
-                parts.push(Part::Named(Origin { uuid, folder, root }));
+                parts.push(OriginSource::RequestedTrace(Origin { uuid, folder, root }));
             }
         }
         Ok(parts)
     }
 
     /// Recovers one part, if something of it is in its user's window.
-    fn part(&self, part: Part) -> Result<Found, (PathBuf, RecordError)> {
+    fn part(&self, part: OriginSource) -> Result<WindowContents, (PathBuf, RecordError)> {
         let origin = part.origin().clone();
         let fail = |error| (origin.root.clone(), error);
-        let home = match self.open(origin.folder.uid) {
-            Ok(Some(home)) => home,
+        let handle = match self.open(origin.folder.uid) {
+            Ok(Some(handle)) => handle,
             // Its memory went with it.
             Ok(None)
             | Err(RecordError::Window(
@@ -321,13 +308,13 @@ impl Recoverer<'_> {
                 OpenError::NotOurs | OpenError::Truncated | OpenError::NotAWindow,
             )) => {
                 part.forget();
-                return Ok(Found::Nothing);
+                return Ok(WindowContents::Nothing);
             }
             Err(error) => return Err(fail(error)),
         };
-        let (mut is_there, mut left): (bool, Vec<Left>) = (false, Vec::new());
+        let (mut is_there, mut left): (bool, Vec<AbandonedChannel>) = (false, Vec::new());
         for index in 0..SESSIONS_MAX {
-            let session = home.window().session(index);
+            let session = handle.window().session(index);
             let is_free = session.state.load(Ordering::Relaxed) == state::FREE;
             // Those with a path are of a session of the window's user alone.
             if is_free
@@ -337,11 +324,12 @@ impl Recoverer<'_> {
                 continue;
             }
             is_there = true;
-            let Some(slot) = Slot::take_over(&home, index).map_err(fail)? else { continue };
-            let Some(channel) = Left::of(&home, slot, self.stranded).map_err(fail)? else {
+            let Some(slot) = Slot::take_over(&handle, index).map_err(fail)? else { continue };
+            let Some(channel) = AbandonedChannel::of(&handle, slot, self.stranded).map_err(fail)?
+            else {
                 continue;
             };
-            // Each writes to files of its own; who says otherwise wrote over the window.
+            // Each writes to files of its own; a slot with the same class was overwritten.
             match left.iter().any(|other| other.names.class == channel.names.class) {
                 true => channel.slot.abandon(),
                 false => left.push(channel),
@@ -349,21 +337,21 @@ impl Recoverer<'_> {
         }
         if !is_there {
             part.forget();
-            return Ok(Found::Nothing);
+            return Ok(WindowContents::Nothing);
         }
         if left.is_empty() {
-            return Ok(Found::InMemory(None));
+            return Ok(WindowContents::InMemory(None));
         }
-        let one = self.one(home, left, &origin);
+        let one = self.one(handle, left, &origin);
         if one.as_ref().is_none_or(|one| one.result.is_ok()) {
             part.forget();
         }
-        Ok(Found::InMemory(one))
+        Ok(WindowContents::InMemory(one))
     }
 }
 
-/// Keeps recorders and others who recover away from the trace in `folder`, and lets readers see
-/// that it is being written, until it is dropped.
+/// Keeps recorders and other recoveries away from the trace in `folder`, and shows readers that it
+/// is being written, until it is dropped.
 fn lock(folder: &Path) -> Result<File, RecordError> {
     match prepare::lock(folder) {
         Ok(Some(lock)) => Ok(lock),
@@ -380,27 +368,32 @@ impl Recovered {
 }
 
 impl Recoverer<'_> {
-    /// Completes the trace of a session with these channels, or does with their records what is to
-    /// be done where that cannot be. `None`: nothing was left of them.
-    fn one(&self, home: Home, channels: Vec<Left>, origin: &Origin) -> Option<Recovered> {
+    /// Completes the trace of a session with these channels, or treats their records as configured
+    /// if that is not possible. `None`: no record was left.
+    fn one(
+        &self,
+        handle: WindowHandle,
+        channels: Vec<AbandonedChannel>,
+        origin: &Origin,
+    ) -> Option<Recovered> {
         let Origin { root: folder, uuid, .. } = origin;
         let opened = lock(folder).and_then(|lock| {
             let trace = Trace::reopen(folder, &lock, origin.folder, *uuid)?;
             Ok((lock, trace))
         });
         match opened {
-            Ok((_lock, trace)) => Some(self.in_place(home, channels, trace, origin)),
+            Ok((_lock, trace)) => Some(self.in_place(handle, channels, trace, origin)),
             // Its own recorder ends, or another process is recovering it.
             Err(RecordError::TraceBusy(_)) if is_there(origin) => {
                 Some(keep(&channels, folder.clone(), RecordError::TraceBusy(folder.clone())))
             }
             Err(_) if self.stranded == Stranded::Discard => {
-                Some(discard(home, &channels, folder.clone()))
+                Some(discard(handle, &channels, folder.clone()))
             }
-            Err(_) if self.stranded == Stranded::Beside => {
-                let channels = assemble(&home, channels);
+            Err(_) if self.stranded == Stranded::NewTrace => {
+                let channels = assemble(&handle, channels);
                 Some(match recovered_trace::make(origin, &channels, self.may_be_here) {
-                    Ok(made) => self.finish_beside(home, channels, made, origin),
+                    Ok(made) => self.finish_beside(handle, channels, made, origin),
                     Err(error) => {
                         channels.iter().for_each(|channel| channel.slot.abandon());
                         Recovered::failed(folder.clone(), error)
@@ -414,19 +407,19 @@ impl Recoverer<'_> {
     /// Completes a trace that is where it was.
     fn in_place(
         &self,
-        home: Home,
-        channels: Vec<Left>,
+        handle: WindowHandle,
+        channels: Vec<AbandonedChannel>,
         trace: Trace,
         origin: &Origin,
     ) -> Recovered {
         let folder = trace.root.clone();
-        let channels = assemble(&home, channels);
-        let mut recording = Recording::assemble(home, trace, channels);
+        let channels = assemble(&handle, channels);
+        let mut recording = Recording::assemble(handle, trace, channels);
         recording.is_recovery = true;
         let channel = Arc::clone(&recording.trace.channel);
         if let Err(error) = recording.reopen_streams() {
             let made = match self.stranded {
-                Stranded::Beside => {
+                Stranded::NewTrace => {
                     recovered_trace::make(origin, &recording.channels, self.may_be_here)
                 }
                 Stranded::Keep => Err(error),
@@ -437,8 +430,8 @@ impl Recoverer<'_> {
             };
             return match made {
                 Ok(made) => {
-                    let Recording { home, channels, .. } = recording;
-                    self.finish_beside(home, channels, made, origin)
+                    let Recording { handle, channels, .. } = recording;
+                    self.finish_beside(handle, channels, made, origin)
                 }
                 Err(error) => {
                     recording.channels.iter().for_each(|channel| channel.slot.abandon());
@@ -452,14 +445,14 @@ impl Recoverer<'_> {
         let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
         let result = recording.finish(&|| false);
         if was_cleared && result.is_ok() {
-            self.notices.say(format_args!(
+            self.notices.report(format_args!(
                 "{} was being cleared when its recorder was killed: of what was recorded before, \
                  there is what had not been removed yet",
                 folder.display()
             ));
         }
         match result {
-            // Of a window that was lost, nothing was discarded.
+            // In a window that was lost, nothing was discarded.
             Err(error)
                 if self.stranded == Stranded::Discard && !matches!(error, RecordError::Lost(_)) =>
             {
@@ -469,31 +462,31 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Writes what is in memory into a trace of its own, or nothing: as long as that is not
-    /// complete, all stays in memory, and where it cannot be completed it is removed.
+    /// Writes records in memory into a trace of its own, or nothing: as long as that is not
+    /// complete, all stay in memory, and if it cannot be completed it is removed.
     fn finish_beside(
         &self,
-        home: Home,
+        handle: WindowHandle,
         channels: Vec<Channel>,
-        mut made: recovered_trace::Beside,
+        mut made: recovered_trace::RecoveredTrace,
         origin: &Origin,
     ) -> Recovered {
-        let mut recording = Recording::assemble(home, made.trace, channels);
+        let mut recording = Recording::assemble(handle, made.trace, channels);
         recording.is_recovery = true;
         recording.unwritten = Unwritten::Keep;
         let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
-        regions.for_each(RegionWork::begin_beside);
+        regions.for_each(RegionDrain::begin_new_trace);
         match recording.finish(&|| false) {
             Ok(summary) => {
-                made.room.settle();
-                let end = RecoveryEnd::Beside(made.room.path.clone());
+                made.prepared_folder.commit();
+                let end = RecoveryEnd::NewTrace(made.prepared_folder.path.clone());
                 Recovered { folder: origin.root.clone(), end, result: Ok(summary) }
             }
             Err(error) => {
-                if let Err(why) = recovered_trace::remove(&made.room) {
-                    self.notices.say(format_args!(
+                if let Err(why) = recovered_trace::remove(&made.prepared_folder) {
+                    self.notices.report(format_args!(
                         "{} is not complete, and cannot be removed: {}",
-                        made.room.path.display(),
+                        made.prepared_folder.path.display(),
                         IoError::from(why)
                     ));
                 }
@@ -502,19 +495,21 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Reports a trace that could not be completed, and marks it: what was still in memory was
-    /// `discarded`, and what is written is all there is.
+    /// Reports a trace that could not be completed, and marks it: the records in memory were
+    /// `discarded`, and it has all that was written.
     fn incomplete(
         &self,
         folder: PathBuf,
-        channel: &Place,
+        channel: &TraceFolder,
         error: &RecordError,
         discarded: Result<(), RecordError>,
     ) -> Recovered {
-        self.notices.say(format_args!("{} cannot be completed: {error}", folder.display()));
+        self.notices.report(format_args!("{} cannot be completed: {error}", folder.display()));
         if discarded.is_ok() {
             // Without a mark, readers report the trace as incomplete, which it is.
-            let _ = channel.now().and_then(|now| completion::mark(&now.join(FACTS), By::Nobody));
+            let _ = channel
+                .now()
+                .and_then(|now| completion::mark(&now.join(FACTS), CompletedBy::Assumption));
         }
         let result = discarded.map(|()| Summary::default());
         Recovered { folder, end: RecoveryEnd::Discarded, result }
@@ -522,40 +517,42 @@ impl Recoverer<'_> {
 }
 
 /// Puts channels of dead recorders together.
-fn assemble(home: &Home, channels: Vec<Left>) -> Vec<Channel> {
-    let one = |left: Left| Channel::assemble(home, left.slot, left.layout, left.names, false);
+fn assemble(handle: &WindowHandle, channels: Vec<AbandonedChannel>) -> Vec<Channel> {
+    let one = |left: AbandonedChannel| {
+        Channel::assemble(handle, left.slot, left.layout, left.names, false)
+    };
     channels.into_iter().map(one).collect()
 }
 
-/// Whether the trace is where it was recorded.
+/// Returns true if the trace is where it was recorded.
 fn is_there(origin: &Origin) -> bool {
     Metadata::uuid_in(&origin.folder.in_trace(&origin.root)) == Some(origin.uuid)
 }
 
 /// Leaves records in memory.
-fn keep(channels: &[Left], folder: PathBuf, error: RecordError) -> Recovered {
+fn keep(channels: &[AbandonedChannel], folder: PathBuf, error: RecordError) -> Recovered {
     channels.iter().for_each(|left| left.slot.abandon());
     Recovered::failed(folder, error)
 }
 
 /// Gives records up.
-fn discard(home: Home, channels: &[Left], folder: PathBuf) -> Recovered {
-    let discarded: Vec<_> = channels.iter().map(|left| left.discard(&home)).collect();
-    home.close();
+fn discard(handle: WindowHandle, channels: &[AbandonedChannel], folder: PathBuf) -> Recovered {
+    let discarded: Vec<_> = channels.iter().map(|left| left.discard(&handle)).collect();
+    handle.close();
     let result = discarded.into_iter().find_map(Result::err);
     let result = result.map_or_else(|| Ok(Summary::default()), Err);
     Recovered { folder, end: RecoveryEnd::Discarded, result }
 }
 
 impl Recording {
-    /// Goes on where the progress in the window says that the dead recorder was.
+    /// Reopens the streams at the dead recorder's progress in the window.
     fn reopen_streams(&mut self) -> Result<(), RecordError> {
         let channel = &self.trace.channel;
         let folder = channel.now().map_err(RecordError::io("open", channel.path()))?;
-        let is_of_another = self.home.uid() != crate::common::user::user();
+        let is_of_another = self.handle.uid() != crate::common::user::user();
         for work in self.channels.iter_mut().flat_map(|channel| &mut channel.regions) {
             let drained = work.region.0.control.drained();
-            // What is written already is not that user's to take back.
+            // That user must not undo what is written already.
             if is_of_another && !is_progress_in(&folder, &work.name(), &drained) {
                 work.drained = drained;
                 work.given_up = true;
@@ -564,7 +561,7 @@ impl Recording {
             }
             match work.reopen_stream(&self.trace) {
                 Ok(()) => {}
-                // Somebody removed or cut the file, or wrote over the progress.
+                // A process removed or cut the file, or overwrote the progress.
                 Err(error)
                     if matches!(
                         error.kind(),

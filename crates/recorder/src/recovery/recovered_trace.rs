@@ -1,4 +1,4 @@
-//! A trace beside another: for what is left in memory of one that is gone, or cannot be written.
+//! A trace beside another, for the records in memory of one that was removed, or cannot be written.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -9,21 +9,20 @@ use std::path::{Path, PathBuf};
 use crate::control::origin_file::Origin;
 use crate::error::RecordError;
 use crate::recording::channel::{self, Channel};
-use crate::trace::layout::{Particulars, Trace};
-use crate::trace::prepare::{self, Room};
+use crate::trace::layout::{Trace, TraceProperties};
+use crate::trace::prepare::{self, PreparedFolder};
 
 /// Most names that are tried.
 const NAMES_MAX: u32 = 1000;
 
 /// A trace that was made, and where.
-pub(crate) struct Beside {
-    pub(crate) room: Room,
+pub(crate) struct RecoveredTrace {
+    pub(crate) prepared_folder: PreparedFolder,
     pub(crate) trace: Trace,
 }
 
-/// Makes an empty trace of these channels beside the one that they are of: `DIR.recovered`, or
-/// `DIR.recovered-2`, …; in the current folder, if the one that DIR was in is gone and it
-/// `may_be_here`.
+/// Makes an empty trace of these channels beside their own: `DIR.recovered`, or `DIR.recovered-2`,
+/// …; in the current folder, if DIR's parent was removed and it `may_be_here`.
 ///
 /// # Errors
 ///
@@ -32,15 +31,18 @@ pub(crate) fn make(
     origin: &Origin,
     channels: &[Channel],
     may_be_here: bool,
-) -> Result<Beside, RecordError> {
+) -> Result<RecoveredTrace, RecordError> {
     let path = claim(&origin.root, may_be_here)?;
-    let room = prepare::prepare(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
-    let of = Particulars { folder: origin.folder, ..channel::particulars(origin.uuid, channels) };
-    match Trace::create(&room.place(), of) {
-        Ok(trace) => Ok(Beside { room, trace }),
+    let prepared_folder = prepare::prepare(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
+    let of = TraceProperties {
+        folder: origin.folder,
+        ..channel::trace_properties(origin.uuid, channels)
+    };
+    match Trace::create(&prepared_folder.trace_folder(), of) {
+        Ok(trace) => Ok(RecoveredTrace { prepared_folder, trace }),
         Err(error) => {
-            // What cannot be removed is no harm.
-            let _ = remove(&room);
+            // A folder that cannot be removed is harmless.
+            let _ = remove(&prepared_folder);
             Err(error)
         }
     }
@@ -51,17 +53,17 @@ pub(crate) fn make(
 /// # Errors
 ///
 /// If something is left of its folder.
-pub(crate) fn remove(room: &Room) -> io::Result<()> {
-    let place = room.place();
+pub(crate) fn remove(prepared_folder: &PreparedFolder) -> io::Result<()> {
+    let place = prepared_folder.trace_folder();
     // If it has not been begun, there is none.
     let _ = place.remove_below(&["ust"]);
     place.remove_if_empty()
 }
 
-/// Makes the folder, under a name that nobody has.
+/// Makes the folder, under a name that is free.
 fn claim(root: &Path, may_be_here: bool) -> Result<PathBuf, RecordError> {
     if !root.is_absolute() {
-        // Recorders write absolute paths: somebody wrote over this one.
+        // Recorders write absolute paths: a process overwrote this one.
         return Err(RecordError::io("use", root)(ErrorKind::InvalidInput.into()));
     }
     let is_there = root.parent().is_some_and(Path::is_dir);

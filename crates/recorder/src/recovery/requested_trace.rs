@@ -10,23 +10,23 @@ use trackway_abi::session::Session;
 use super::lock;
 use crate::error::RecordError;
 use crate::notices::Notices;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{self, CALIBRATIONS, FACTS, WindowFolder, channel_of};
 use crate::trace::metadata::Metadata;
 use crate::window::shared_text::{self, uuid_of};
 
 /// The trace that a user named.
-pub(super) struct Named {
+pub(super) struct RequestedTrace {
     /// Absolute.
     pub(super) path: PathBuf,
     /// Its identity, if it can be read: of its part that is the calling user's window's.
     pub(super) uuid: Option<[u8; 16]>,
-    /// Its parts with their identities, as far as they are the calling user's to write.
+    /// Its window folders with their identities, as far as the calling user may write them.
     pub(super) parts: Vec<(WindowFolder, [u8; 16])>,
 }
 
-impl Named {
+impl RequestedTrace {
     pub(super) fn new(path: &Path) -> Self {
         let uuid = Metadata::uuid_in(&channel_of(path, crate::common::user::user()));
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -42,18 +42,18 @@ impl Named {
         Self { path, uuid, parts }
     }
 
-    /// Where in it the part with this identity is.
+    /// Returns the window folder in it that has this identity.
     pub(super) fn folder_of(&self, uuid: &[u8; 16]) -> Option<WindowFolder> {
         self.parts.iter().find(|(_, part)| part == uuid).map(|(folder, _)| *folder)
     }
 
-    /// Whether it is the trace of `session`, wherever it has been moved since. Where it was may be
-    /// another one by now, so places tell only if its identity cannot be read.
+    /// Returns true if it is the trace of `session`, wherever it has been moved. Another trace may
+    /// be at its former path by now, so paths count only if its identity cannot be read.
     ///
     /// # Errors
     ///
     /// If it is a copy: the streams of a copy may end before those that the session goes on from,
-    /// and what is in memory can be written only once.
+    /// and records in memory can be written only once.
     pub(super) fn is_of(&self, session: &Session) -> Result<bool, RecordError> {
         let place = shared_text::path_of(session);
         let is_there = place == self.path || is_same_folder(&place, &self.path);
@@ -65,7 +65,7 @@ impl Named {
         Ok(true)
     }
 
-    /// Whether the trace with this identity is not at `place` still.
+    /// Checks that the trace with this identity is not at `place` any more.
     ///
     /// # Errors
     ///
@@ -83,13 +83,13 @@ impl Named {
         Ok(())
     }
 
-    /// Marks the parts of the trace of which nothing is in memory, if it was recorded here, is not
-    /// complete, and nobody writes to it: it will not become more. Whether any was marked.
+    /// Marks the window folders of the trace without records in memory, if it was recorded here, is
+    /// not complete, and is not being recorded: it will not grow. Returns true if any was marked.
     ///
     /// # Errors
     ///
     /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
-    pub(super) fn settle(
+    pub(super) fn mark_complete(
         &self,
         in_memory: &[[u8; 16]],
         notices: &Notices,
@@ -97,14 +97,14 @@ impl Named {
         let mut is_news = false;
         for (folder, uuid) in &self.parts {
             if !in_memory.contains(uuid) {
-                is_news |= self.settle_part(*folder, true)?;
+                is_news |= self.mark_window(*folder, true)?;
             }
         }
         if self.parts.is_empty() && in_memory.is_empty() {
-            is_news = self.settle_part(WindowFolder::own(), self.uuid.is_some())?;
+            is_news = self.mark_window(WindowFolder::own(), self.uuid.is_some())?;
         }
         if is_news {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "nothing of {} is in memory any more: what is written is all there is",
                 self.path.display()
             ));
@@ -112,8 +112,8 @@ impl Named {
         Ok(is_news)
     }
 
-    /// The same of one part; whether it was marked.
-    fn settle_part(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
+    /// Marks one window folder; returns true if it was marked.
+    fn mark_window(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
         let channel = of.in_trace(&self.path);
         let facts = channel.join(FACTS);
         if let Err(error) = fs::metadata(facts.join(CALIBRATIONS)) {
@@ -126,20 +126,20 @@ impl Named {
             return Ok(false);
         }
         if !is_known {
-            // So it is not known what is in memory of it.
+            // So the records in memory that belong to it are not known.
             let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
             return Err(RecordError::Io("read", channel.join("metadata"), error.into()));
         }
         let lock = lock(&self.path)?;
-        // What is at its path from here on may be another one.
+        // Another folder may be at its path from here on.
         let fail = || RecordError::io("write", &facts);
-        let open = Place::of(lock, &self.path).below(&of.names()).map_err(fail())?;
+        let open = TraceFolder::of(lock, &self.path).open_below(&of.names()).map_err(fail())?;
         let now = open.now().map_err(fail())?.join(FACTS);
         if completion::is_marked(&now) {
             // Its recorder has just completed it.
             return Ok(false);
         }
-        completion::mark(&now, By::Nobody).map_err(fail())?;
+        completion::mark(&now, CompletedBy::Assumption).map_err(fail())?;
         Ok(true)
     }
 }
@@ -149,7 +149,7 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// Whether nothing is where a trace was.
+/// Returns true if there is no file at the path of a trace.
 fn is_gone(folder: &Path) -> bool {
     let found = fs::symlink_metadata(folder);
     found.is_err_and(|error| error.kind() == ErrorKind::NotFound)

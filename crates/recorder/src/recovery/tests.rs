@@ -1,4 +1,4 @@
-//! Recovery, of traces that are where they were, moved, gone, and another's.
+//! Recovery of traces that are in place, moved, removed, or another's.
 
 use trackway_ring::Drained;
 use trackway_session::{BufferOptions, Tracefiles};
@@ -10,11 +10,11 @@ use crate::trace::layout::{CALIBRATIONS, channel_of};
 use crate::trace::stream::{Packet, Stream, StreamId};
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-fn home(folder: &TemporaryFolder) -> Home {
-    Home::open_in(folder.path(), true).expect("a window")
+fn handle(folder: &TemporaryFolder) -> WindowHandle {
+    WindowHandle::open_in(folder.path(), true).expect("a window")
 }
 
-/// A recording to `trace` in `folder`, whose window is there too.
+/// Makes a recording to `trace` in `folder`, whose window is there too.
 fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
     let buffers =
         BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -26,13 +26,13 @@ fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
     };
     let channel =
         ChannelSettings { buffers: buffers.plan().expect("sizes"), ..ChannelSettings::default() };
-    let built = Recording::build(home(folder), &settings, &[channel]);
+    let built = Recording::build(handle(folder), &settings, &[channel]);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
-/// One whose recorder is dead.
+/// Leaves a recording whose recorder is dead.
 fn left(folder: &TemporaryFolder, uuid: u8) {
     abandon(&record(folder, uuid));
 }
@@ -41,7 +41,7 @@ fn abandon(recording: &Recording) {
     recording.channels.iter().for_each(|channel| channel.slot.abandon());
 }
 
-/// The mark of the trace `name`.
+/// Reads the mark of the trace `name`.
 fn mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
     let channel = channel_of(&folder.join(name), crate::common::user::user());
     fs::read_to_string(channel.join(FACTS).join("complete")).ok()
@@ -58,7 +58,7 @@ fn what_was_recorded_is_written_only_into_its_own_trace() {
     fs::rename(folder.join("trace"), folder.join("moved")).expect("a folder");
     record(&folder, 2).finish(&|| false).expect("a trace");
     let theirs = mark(&folder, "trace").expect("a mark");
-    let notices = Notices::kept();
+    let notices = Notices::in_memory();
     let recovered = recover_in_as(folder.path(), &notices, None, Stranded::Keep).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::OtherTrace(_))));
     let recover_in = |name| recover_in(folder.path(), &notices, Some(&folder.join(name)));
@@ -82,7 +82,7 @@ fn a_trace_that_was_removed_is_not_written_into_the_next_one() {
     let refused = first.finish(&|| false).expect_err("its folder is gone");
     assert!(refused.to_string().ends_with("its folder was removed"), "{refused}");
     assert_eq!(mark(&folder, "trace"), None);
-    let session = home(&folder).window().session(slot).state.load(Ordering::Relaxed);
+    let session = handle(&folder).window().session(slot).state.load(Ordering::Relaxed);
     assert_eq!(session, state::FREE, "nobody can use what it holds");
     second.finish(&|| false).expect("a trace");
     assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("by=record")));
@@ -100,11 +100,11 @@ fn progress_is_what_the_index_has_or_a_packet_less() {
     let is_there = |drained| is_progress_in(folder.path(), "channel0_0", &drained);
     assert!(is_there(progress(0, 0)) && !is_there(progress(4096, 1)), "no stream yet");
     let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
-    let place = std::sync::Arc::new(Place::open(folder.path()).expect("a folder"));
+    let place = std::sync::Arc::new(TraceFolder::open(folder.path()).expect("a folder"));
     let bounds = Tracefiles::default();
     let mut stream = Stream::create(&place, "channel0_0", bounds, id, 5).expect("a stream");
     let mut lengths = vec![0, stream.bytes()];
-    // Its first packet, which may not have been said yet.
+    // Its first packet, which may not have been published yet.
     assert!(is_there(progress(0, 0)) && is_there(progress(stream.bytes(), 1)));
     for _ in 0..3 {
         let packet = Packet { begin_ts: 5, end_ts: 5, discarded: 0, missing: 0, events: 0 };
@@ -138,26 +138,26 @@ fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
     let index = first.channels[0].slot.index;
     first.finish(&|| false).expect("a trace");
     let complete = mark(&folder, "trace");
-    let home = home(&folder);
-    let session = home.window().session(index);
+    let handle = handle(&folder);
+    let session = handle.window().session(index);
     // It has been free for long.
     session.lease_until_ns.store(0, Ordering::Relaxed);
-    let taken = Slot::take(&home).expect("a slot");
+    let taken = Slot::take(&handle).expect("a slot");
     assert_eq!(taken.index, index);
-    // Its recorder is killed, and so is who recovers it, before it is free.
+    // Its recorder is killed, and so is its recovery, before it is free.
     taken.abandon();
-    let taken = Slot::take_over(&home, index).expect("a window").expect("it is left");
-    let others = File::open(&home.path).expect("the window");
+    let taken = Slot::take_over(&handle, index).expect("a window").expect("it is left");
+    let others = File::open(&handle.path).expect("the window");
     others.lock().expect("a lock");
-    let refused = Left::of(&home, taken, Stranded::Keep).map(|left| left.is_some());
+    let refused = AbandonedChannel::of(&handle, taken, Stranded::Keep).map(|left| left.is_some());
     assert!(matches!(refused, Err(RecordError::Io("lock the window", ..))), "{refused:?}");
     others.unlock().expect("ours");
     session.recorder_pid.store(0, Ordering::Relaxed);
     session.recorder_since_ns.store(0, Ordering::Relaxed);
 
-    let enabled = &home.window().event(9).enabled;
+    let enabled = &handle.window().event(9).enabled;
     enabled.store(1 << index, Ordering::Relaxed);
-    let recovered = recover_in(folder.path(), &Notices::kept(), None).expect("a window");
+    let recovered = recover_in(folder.path(), &Notices::in_memory(), None).expect("a window");
     assert!(recovered.is_empty(), "{recovered:?}");
     assert_eq!(session.state.load(Ordering::Relaxed), state::FREE);
     assert_eq!(mark(&folder, "trace"), complete);
@@ -168,31 +168,31 @@ fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
 fn a_trace_is_locked_while_it_is_recovered() {
     let folder = shared();
     left(&folder, 1);
-    let room = File::open(folder.join("trace")).expect("a folder");
+    let lock = File::open(folder.join("trace")).expect("a folder");
     let trace = folder.join("trace");
-    let recover_it = |only| recover_in(folder.path(), &Notices::kept(), only);
-    room.lock().expect("a lock");
+    let recover_it = |only| recover_in(folder.path(), &Notices::in_memory(), only);
+    lock.lock().expect("a lock");
     let recovered = recover_it(None).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
     assert_eq!(mark(&folder, "trace"), None);
-    // Who holds the lock may be completing it: nothing is discarded.
-    let notices = Notices::kept();
+    // The process that holds the lock may be completing it: nothing is discarded.
+    let notices = Notices::in_memory();
     let recovered =
         recover_in_as(folder.path(), &notices, None, Stranded::Discard).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
     let hint = recovered[0].result.as_ref().expect_err("busy").hint().expect("a hint");
     assert!(!hint.contains("--discard"), "{hint}");
-    room.unlock().expect("ours");
+    lock.unlock().expect("ours");
     assert!(recover_it(None).expect("a window")[0].result.is_ok());
 
-    // The same where nothing of it is in memory.
+    // The same without records in memory.
     let facts = channel_of(&folder.join("trace"), crate::common::user::user()).join(FACTS);
     completion::unmark(&facts).expect("a mark");
-    room.lock().expect("a lock");
+    lock.lock().expect("a lock");
     let refused = recover_it(Some(&trace)).expect_err("it is busy");
     assert!(matches!(refused, RecordError::TraceBusy(_)), "{refused}");
     assert_eq!(mark(&folder, "trace"), None);
-    room.unlock().expect("ours");
+    lock.unlock().expect("ours");
     assert!(recover_it(Some(&trace)).expect("a window").is_empty());
     assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("memory=gone")));
 }
@@ -200,7 +200,7 @@ fn a_trace_is_locked_while_it_is_recovered() {
 #[test]
 fn what_cannot_be_opened_is_said_and_what_is_no_recording_left_alone() {
     let folder = shared();
-    let notices = Notices::kept();
+    let notices = Notices::in_memory();
     let recover_in = |path: &Path| recover_in(folder.path(), &notices, Some(path));
     let refused = recover_in(&folder.join("nothing")).expect_err("it is not there");
     assert!(matches!(refused, RecordError::Io("open", ..)), "{refused}");
@@ -227,23 +227,23 @@ fn a_copy_is_not_taken_for_the_trace() {
     for file in [Path::new("metadata"), &Path::new(FACTS).join(CALIBRATIONS)] {
         fs::copy(from.join(file), to.join(file)).expect("a copy");
     }
-    let notices = Notices::kept();
+    let notices = Notices::in_memory();
     let recover_in = |path: &Path| recover_in(folder.path(), &notices, Some(path));
     let refused = recover_in(&copy).expect_err("a copy");
     assert!(matches!(&refused, RecordError::Copy(.., original) if *original == trace));
     assert_eq!(mark(&folder, "copy"), None);
-    // What is left of it when the trace itself is gone is as good.
+    // Its remains after the trace itself was removed count as well.
     fs::rename(&trace, folder.join("elsewhere")).expect("a folder");
     assert!(recover_in(&copy).expect("a window")[0].result.is_ok());
     assert!(mark(&folder, "copy").is_some());
 }
 
-/// Records of a trace that is gone stay in memory in passing, go beside it for who asks, and are
-/// given up for who says so.
+/// Records of a removed trace stay in memory in passing, are written beside it on request, and are
+/// discarded on request.
 #[test]
 fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     let folder = shared();
-    let notices = Notices::kept();
+    let notices = Notices::in_memory();
     let recover =
         |stranded| recover_in_as(folder.path(), &notices, None, stranded).expect("a window");
     left(&folder, 7);
@@ -258,11 +258,11 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
         fs::remove_dir_all(folder.join("trace")).expect("a folder");
         fs::create_dir(folder.join("trace")).expect("a folder");
         assert!(recover(Stranded::Keep)[0].result.is_err());
-        let recovered = recover(Stranded::Beside);
-        assert_eq!(recovered[0].end, RecoveryEnd::Beside(folder.join(name)));
+        let recovered = recover(Stranded::NewTrace);
+        assert_eq!(recovered[0].end, RecoveryEnd::NewTrace(folder.join(name)));
         assert!(recovered[0].result.is_ok(), "{:?}", recovered[0]);
         assert!(mark(&folder, name).is_some(), "it is complete");
-        assert!(recover(Stranded::Beside).is_empty());
+        assert!(recover(Stranded::NewTrace).is_empty());
         fs::remove_dir(folder.join("trace")).expect("nobody wrote there");
     }
 
@@ -274,7 +274,7 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     control.owner.store(ProcessSlot::NONE.owner_word(1), Ordering::Relaxed);
     drop(recording);
     fs::remove_dir_all(folder.join("trace")).expect("a folder");
-    let used = || home(&folder).allocator.bytes_in_use();
+    let used = || handle(&folder).allocator.bytes_in_use();
     let before = used();
     assert_eq!(recover(Stranded::Discard)[0].end, RecoveryEnd::Discarded);
     assert_eq!(used(), before, "a claimer may write there");
@@ -284,8 +284,8 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     assert!(notices.lines().is_empty(), "{:?}", notices.lines());
 }
 
-/// Records of a trace that is where it was and cannot be completed stay in memory, and are given up
-/// for who says so: whether its streams cannot be opened or its mark cannot be written.
+/// Records of a trace that is in place and cannot be completed stay in memory, and are discarded on
+/// request: whether its streams cannot be opened or its mark cannot be written.
 #[test]
 fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
     for is_opened in [false, true] {
@@ -306,7 +306,7 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
         abandon(&recording);
         drop(recording);
         let recover = |stranded| {
-            let notices = Notices::kept();
+            let notices = Notices::in_memory();
             let recovered = recover_in_as(folder.path(), &notices, None, stranded);
             (recovered.expect("a window"), notices.lines())
         };
@@ -318,7 +318,7 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
         assert_eq!(recovered[0].end, RecoveryEnd::Discarded);
         assert!(recovered[0].result.is_ok(), "{recovered:?}");
         assert!(told[0].contains("trace cannot be completed: cannot "), "{told:?}");
-        let state = home(&folder).window().session(slot).state.load(Ordering::Relaxed);
+        let state = handle(&folder).window().session(slot).state.load(Ordering::Relaxed);
         assert_eq!(state, state::FREE);
         assert!(recover(Stranded::Keep).0.is_empty());
         if !is_opened {
@@ -342,19 +342,20 @@ fn a_trace_beside_that_cannot_be_written_is_removed() {
     abandon(&recording);
     drop(recording);
     fs::remove_dir_all(folder.join("trace")).expect("a folder");
-    let notices = Notices::kept();
-    let stranded = Stranded::Beside;
+    let notices = Notices::in_memory();
+    let stranded = Stranded::NewTrace;
     let recovery =
         Recoverer { folder: folder.path(), notices: &notices, stranded, may_be_here: false };
     let origin = Origin { uuid: [12; 16], folder: WindowFolder::own(), root: folder.join("trace") };
     for _ in 0..2 {
-        let home = home(&folder);
-        let slot = Slot::take_over(&home, index).expect("a window").expect("it is left");
-        let left = Left::of(&home, slot, stranded).expect("a window").expect("a channel");
-        let channels = assemble(&home, vec![left]);
+        let handle = handle(&folder);
+        let slot = Slot::take_over(&handle, index).expect("a window").expect("it is left");
+        let left =
+            AbandonedChannel::of(&handle, slot, stranded).expect("a window").expect("a channel");
+        let channels = assemble(&handle, vec![left]);
         let made = recovered_trace::make(&origin, &channels, false).expect("a trace");
         fs::create_dir(made.trace.channel.path().join(FACTS).join("complete")).expect("a folder");
-        let recovered = recovery.finish_beside(home, channels, made, &origin);
+        let recovered = recovery.finish_beside(handle, channels, made, &origin);
         let error = recovered.result.expect_err("it has no mark").to_string();
         assert!(error.contains("trace.recovered"), "{error}");
         assert_eq!(recovered.end, RecoveryEnd::InPlace);
@@ -362,7 +363,7 @@ fn a_trace_beside_that_cannot_be_written_is_removed() {
         assert_eq!(control.drained(), drained);
     }
     let recovered = recover_in(folder.path(), &notices, None).expect("a window");
-    assert_eq!(recovered[0].end, RecoveryEnd::Beside(folder.join("trace.recovered")));
+    assert_eq!(recovered[0].end, RecoveryEnd::NewTrace(folder.join("trace.recovered")));
     assert_eq!(recovered[0].result.as_ref().expect("a trace").lost, 5);
     assert!(mark(&folder, "trace.recovered").is_some() && notices.lines().is_empty());
 }

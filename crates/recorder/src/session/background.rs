@@ -18,75 +18,76 @@ use crate::error::{RecordError, io_error};
 use crate::filters::publish::known_here;
 use crate::filters::unmatched;
 use crate::kernel;
-use crate::kernel::backend::{Draining, Kernel};
-use crate::kernel::filters::routing::{route_filters, shared_filters, stray_filters};
+use crate::kernel::backend::{KernelRecording, PreparedKernel};
+use crate::kernel::filters::routing::{find_unmatched_filters, route_filters, shared_filters};
 use crate::kernel::request::KernelRequest;
 use crate::notices::Notices;
 use crate::recovery::in_passing;
-use crate::session::controller::{Desk, Making};
+use crate::session::controller::{ChannelDefaults, SessionController};
 use crate::session::crash_watch::Crash;
 use crate::session::driver::{Driver, Host, SessionEnd};
 use crate::session::foreground;
 use crate::session::run_options::RunOptions;
 use crate::session::window_watch::Scope;
-use crate::session::windows::Parts;
-use crate::session::write_stall::{STALL_NS, Stall};
+use crate::session::windows::SessionWindows;
+use crate::session::write_stall::{STALL_NS, WriteStall};
 use crate::summary::shortfall::SizeSource;
 use crate::trace::layout;
-use crate::trace::prepare::{self, Older};
+use crate::trace::prepare::{self, ExistingTrace};
 use crate::window::settings::SessionSettings;
 
-/// The time between two looks at the table of processes where crashes are waited for, in ns.
+/// The time between two checks of the table of processes while crashes are watched, in ns.
 const CRASH_PERIOD_NS: u64 = 10_000_000;
 
 /// The defaults of channels in the background: they start small, since they may be idle for long.
-const MAKING: Making = Making { thrifty: true, reserve: Reserve::Rseq };
+const CHANNEL_DEFAULTS: ChannelDefaults =
+    ChannelDefaults { starts_small: true, reserve: Reserve::Rseq };
 
-/// How a session begins.
+/// The outcome of starting a session.
 #[derive(Debug)]
-pub enum Begun {
+pub enum StartOutcome {
     /// It records, or waits for a start; this is its status.
-    There(Box<Status>),
+    Running(Box<Status>),
     /// It cannot begin.
     Refused(Refusal),
 }
 
-/// The place where a session's recorder reports, besides `session status`.
+/// The destination of a recorder's notices, in addition to `session status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Talk {
+pub enum NoticeTarget {
     /// The session's log: it is in the background.
-    Logged,
+    Log,
     /// Standard error.
-    Printed,
+    Stderr,
     /// Nowhere.
-    Kept,
+    Memory,
 }
 
 /// Records a session in this process until a request, SIGTERM or SIGINT ends it. `begun` is called
-/// once, with how it began.
+/// once, with the outcome of its start.
 ///
 /// # Errors
 ///
 /// If it cannot begin, which `begun` receives, too.
 pub fn serve(
     spec: SessionSpec,
-    talk: Talk,
-    begun: &mut dyn FnMut(&Begun),
+    target: NoticeTarget,
+    begun: &mut dyn FnMut(&StartOutcome),
 ) -> Result<(), RecordError> {
-    match BackgroundRecorder::new(spec, talk) {
+    match BackgroundRecorder::new(spec, target) {
         Ok((mut driver, mut recorder)) => {
             recorder.begun = Some(begun);
             driver.run(&mut recorder)
         }
         Err(error) => {
-            begun(&Begun::Refused(Refusal::from(&error)));
+            begun(&StartOutcome::Refused(Refusal::from(&error)));
             Err(error)
         }
     }
 }
 
 /// Records kernel events, and user events of the user's programs, until SIGINT or SIGTERM, or until
-/// the processes whose events they are have ended: `trackway record --kernel` without a command.
+/// the recorded processes have ended: `trackway record --kernel` without a command.
 ///
 /// # Errors
 ///
@@ -96,7 +97,7 @@ pub(crate) fn record_kernel(
     options: &RunOptions,
     quiet: bool,
 ) -> Result<(), RecordError> {
-    let talk = if quiet { Talk::Kept } else { Talk::Printed };
+    let target = if quiet { NoticeTarget::Memory } else { NoticeTarget::Stderr };
     if spec.kernel.as_ref().is_some_and(|kernel| kernel.mode == Mode::Overwrite) {
         let why = "a flight recorder without a command is a session's";
         let hint = "trackway session create NAME --kernel LIST --flight-recorder makes one";
@@ -106,30 +107,31 @@ pub(crate) fn record_kernel(
     route_filters(&mut spec)?;
     let known_events = known_here()?;
     if !options.is_from_file {
-        for hint in unmatched::refuse(stray_filters(&spec)?, &known_events)? {
-            notices.say(format_args!("{hint}"));
+        for hint in unmatched::reject_kernel_misses(find_unmatched_filters(&spec)?, &known_events)?
+        {
+            notices.report(format_args!("{hint}"));
         }
     }
     let (kernel, _) = options.acquire_privileged(&spec, &notices)?;
     let summary_file = options.summary_file()?;
     if let Some(kernel) = &kernel {
         kernel.filters().refuse_unmet(&known_events)?;
-        kernel.filters().say(&notices);
+        kernel.filters().report(&notices);
     }
     let pids: Vec<u32> = spec.kernel.iter().flat_map(|kernel| kernel.pids.clone()).collect();
     let until = if pids.is_empty() { "Ctrl-C" } else { "Ctrl-C, or the end of what is recorded" };
     spec.name = format!("kernel-{}", std::process::id());
     spec.channels.iter_mut().for_each(|channel| channel.pids.clone_from(&pids));
-    let mut begun = |begun: &Begun| {
-        if let Begun::There(status) = begun {
-            notices.say(format_args!(
+    let mut begun = |begun: &StartOutcome| {
+        if let StartOutcome::Running(status) = begun {
+            notices.report(format_args!(
                 "recording into {} until {until}; trackway session status {} says how it goes",
                 status.folder.display(),
                 status.name
             ));
         }
     };
-    let (mut driver, mut recorder) = BackgroundRecorder::new(spec, talk)?;
+    let (mut driver, mut recorder) = BackgroundRecorder::new(spec, target)?;
     recorder.begun = Some(&mut begun);
     recorder.prepared = kernel;
     // A process without a descriptor has ended.
@@ -144,47 +146,49 @@ pub(crate) fn record_kernel(
 
 /// The host of a session without a command.
 struct BackgroundRecorder<'a> {
-    begun: Option<&'a mut dyn FnMut(&Begun)>,
+    begun: Option<&'a mut dyn FnMut(&StartOutcome)>,
     signals: SignalReader,
     /// The users whose windows it records.
     scope: Scope,
     /// The kernel events, where they were prepared before.
-    prepared: Option<Kernel>,
+    prepared: Option<PreparedKernel>,
     /// Processes that have not ended yet; the session ends with the last of them.
     processes: Option<Vec<Fd>>,
-    /// Whether a process that crashes leaves a snapshot.
+    /// True if a process that crashes causes a snapshot.
     watches_crashes: bool,
     /// The reason that keeps the trace of the session's own user from being written.
-    stall: Stall,
+    stall: WriteStall,
 }
 
 impl<'a> BackgroundRecorder<'a> {
-    fn new(mut spec: SessionSpec, talk: Talk) -> Result<(Driver, Self), RecordError> {
+    fn new(mut spec: SessionSpec, target: NoticeTarget) -> Result<(Driver, Self), RecordError> {
         spec.check()?;
         route_filters(&mut spec)?;
         check_name(&spec.name)?;
         check_folder(spec.output.as_deref())?;
         let scope = match spec.is_kernels_alone() {
-            true => Scope::Nobody,
+            true => Scope::NoUser,
             false => Scope::of(&spec.users)?,
         };
-        if !matches!(scope, Scope::Own | Scope::Nobody) {
+        if !matches!(scope, Scope::Own | Scope::NoUser) {
             // Each user's streams are files of their own. A lower limit must do, if need be.
             let _ = raise_descriptor_limit();
         }
         let name = RunFolder::new().claim(&spec.name)?;
         let of_the_dead = name.folder_of_the_dead();
-        let notices = notices_of(&name, talk)?;
+        let notices = notices_of(&name, target)?;
         let signals = block_signals()?;
         signal::ignore_size_limit();
-        // Before anything that would stay behind. Clients that connect meanwhile wait.
+        // Before any step that leaves files. Clients that connect in between wait.
         let mut server = Server::open(name)?;
-        in_passing::settle(&notices);
+        in_passing::recover_others(&notices);
         if let Some(folder) = of_the_dead {
-            kernel::recover::settle(&folder, &notices);
+            kernel::recover::complete(&folder, &notices);
         }
-        let (folder, room) = match &spec.output {
-            Some(output) => (output.clone(), prepare::prepare_session(output, Older::Stays)?),
+        let (folder, prepared_folder) = match &spec.output {
+            Some(output) => {
+                (output.clone(), prepare::prepare_session(output, ExistingTrace::Keep)?)
+            }
             None => prepare::prepare_new(&spec.name)?,
         };
         let folder = std::path::absolute(&folder).unwrap_or(folder);
@@ -192,17 +196,23 @@ impl<'a> BackgroundRecorder<'a> {
             name: spec.name.clone(),
             token: None,
             uuid: crate::random::random_uuid()?,
-            path: room.path.clone(),
+            path: prepared_folder.path.clone(),
         };
         server.keep(Identity { uuid: session.uuid, folder: session.path.clone() })?;
         let spec = SessionSpec { output: Some(folder.clone()), ..spec };
         let watches_crashes = spec.snapshot_on_crash;
         if watches_crashes && !can_tell_exits() {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "no snapshot on crash: this kernel does not say how processes end (Linux 6.15 does)"
             ));
         }
-        let desk = Desk::new(spec, Some(server), session, (folder, room.place()), MAKING);
+        let controller = SessionController::new(
+            spec,
+            Some(server),
+            session,
+            (folder, prepared_folder.trace_folder()),
+            CHANNEL_DEFAULTS,
+        );
         let recorder = Self {
             begun: None,
             signals,
@@ -210,9 +220,9 @@ impl<'a> BackgroundRecorder<'a> {
             prepared: None,
             processes: None,
             watches_crashes,
-            stall: Stall::default(),
+            stall: WriteStall::default(),
         };
-        Ok((Driver::new(desk, notices, room), recorder))
+        Ok((Driver::new(controller, notices, prepared_folder), recorder))
     }
 
     /// Prepares the kernel events, if there are some.
@@ -220,7 +230,7 @@ impl<'a> BackgroundRecorder<'a> {
         &mut self,
         driver: &Driver,
         record: bool,
-    ) -> Result<Option<Kernel>, RecordError> {
+    ) -> Result<Option<PreparedKernel>, RecordError> {
         if let Some(prepared) = self.prepared.take() {
             return Ok(Some(prepared));
         }
@@ -232,12 +242,12 @@ impl<'a> BackgroundRecorder<'a> {
             follows_command: false,
             is_stopped: !record,
         };
-        let kernel = Kernel::prepare(&request, &driver.notices)?;
+        let kernel = PreparedKernel::prepare(&request, &driver.notices)?;
         // The events of other users' programs are not known here.
         if matches!(self.scope, Scope::Own) {
             kernel.filters().refuse_unmet(&known_here()?)?;
         }
-        kernel.filters().say(&driver.notices);
+        kernel.filters().report(&driver.notices);
         Ok(Some(kernel))
     }
 
@@ -249,37 +259,38 @@ impl<'a> BackgroundRecorder<'a> {
     ) -> Result<(), RecordError> {
         let of_kernel = driver.spec().kernel.clone();
         let settings = |channel: &Planned| {
-            let settings = MAKING.settings(&channel.spec, of_kernel.as_ref(), record)?;
+            let settings = CHANNEL_DEFAULTS.settings(&channel.spec, of_kernel.as_ref(), record)?;
             Ok((settings, channel.class))
         };
         let channels = channels.iter().map(settings).collect::<Result<_, RecordError>>()?;
-        let session = (driver.desk.session.clone(), driver.room.place());
+        let session = (driver.controller.session.clone(), driver.prepared_folder.trace_folder());
         // First, because the kernel may refuse it.
         let kernel = self.prepare_kernel(driver, record)?;
-        let kernel_filters = kernel.as_ref().map(Kernel::filters);
+        let kernel_filters = kernel.as_ref().map(PreparedKernel::filters);
         let is_taken = |filter: &trackway_session::FilterSpec| {
             of_kernel.as_ref().is_some_and(|kernel| kernel.filters.contains(filter))
                 && kernel_filters.is_some_and(|filters| filters.takes(filter))
         };
         let (scope, channels) = (self.scope.clone(), (channels, &is_taken as _));
-        let parts = Parts::begin(scope, session, channels, self.watches_crashes, &driver.notices)?;
-        driver.enter(parts, kernel, |_| Ok(()))?;
-        driver.desk.kernel.iter_mut().for_each(Draining::drop_flight_recorder);
+        let windows =
+            SessionWindows::begin(scope, session, channels, self.watches_crashes, &driver.notices)?;
+        driver.enter(windows, kernel, |_| Ok(()))?;
+        driver.controller.kernel.iter_mut().for_each(KernelRecording::drop_flight_recorder);
         Ok(())
     }
 
     /// Takes requests of programs for snapshots, and crashes, to the state machine.
     fn take_reasons(&self, driver: &mut Driver) {
-        let Some(parts) = &mut driver.parts else { return };
-        let reasons = parts.take_reasons();
+        let Some(windows) = &mut driver.windows else { return };
+        let reasons = windows.take_reasons();
         if reasons.is_asked {
-            driver.desk.machine.program_asks_for_snapshot(monotonic_ns());
+            driver.controller.machine.program_asks_for_snapshot(monotonic_ns());
         }
         for Crash { pid, signal } in reasons.crashes {
-            driver.notices.say(format_args!("process {pid} died of signal {signal}"));
-            driver.desk.machine.process_crashed(pid, signal, monotonic_ns());
+            driver.notices.report(format_args!("process {pid} died of signal {signal}"));
+            driver.controller.machine.process_crashed(pid, signal, monotonic_ns());
         }
-        driver.desk.machine.tick(monotonic_ns());
+        driver.controller.machine.tick(monotonic_ns());
     }
 }
 
@@ -296,12 +307,12 @@ impl Host for BackgroundRecorder<'_> {
     fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>) {
         let begun = match begun {
             Ok(()) => {
-                let status = driver.desk.status(driver.parts.as_mut(), &driver.notices);
-                Begun::There(Box::new(status))
+                let status = driver.controller.status(driver.windows.as_mut(), &driver.notices);
+                StartOutcome::Running(Box::new(status))
             }
             Err(refusal) => {
                 remove_empty_folders(driver);
-                Begun::Refused(refusal.clone())
+                StartOutcome::Refused(refusal.clone())
             }
         };
         if let Some(report) = self.begun.take() {
@@ -310,21 +321,21 @@ impl Host for BackgroundRecorder<'_> {
     }
 
     fn poll(&mut self, driver: &mut Driver) -> u64 {
-        driver.desk.attend_kernel(&driver.notices);
-        let is_followed = driver.desk.is_followed();
-        let Some(parts) = &mut driver.parts else { return STALL_NS };
-        parts.tell_given_up(&driver.notices);
-        parts.look_for_windows(&driver.notices);
-        parts.set_followed(is_followed);
+        driver.controller.poll_kernel(&driver.notices);
+        let is_followed = driver.controller.is_followed();
+        let Some(windows) = &mut driver.windows else { return STALL_NS };
+        windows.report_given_up(&driver.notices);
+        windows.find_windows(&driver.notices);
+        windows.set_followed(is_followed);
         self.take_reasons(driver);
-        let Some(parts) = &mut driver.parts else { return STALL_NS };
-        match parts.tick(&driver.notices) {
-            // A process whose crash is to be seen must be seen when it starts.
+        let Some(windows) = &mut driver.windows else { return STALL_NS };
+        match windows.tick(&driver.notices) {
+            // A crash is detected only if the process was found soon after its start.
             Ok(period_ns) if self.watches_crashes && self.stall.is_over() => {
                 period_ns.min(CRASH_PERIOD_NS)
             }
             Ok(period_ns) => {
-                self.stall.look(parts.bytes(), "", &driver.notices);
+                self.stall.note_success(windows.bytes(), "", &driver.notices);
                 period_ns
             }
             Err(error @ RecordError::Lost(_)) => {
@@ -332,10 +343,10 @@ impl Host for BackgroundRecorder<'_> {
                 0
             }
             Err(error) => {
-                // The disk is full, or gone: it may come back. Events that find no room in the
-                // buffers meanwhile are counted.
-                parts.keep_alive();
-                self.stall.begin(&error, parts.bytes(), "", &driver.notices);
+                // The disk is full, or removed: it may come back. Events that find no space in the
+                // buffers in between are counted.
+                windows.keep_alive();
+                self.stall.begin(&error, windows.bytes(), "", &driver.notices);
                 STALL_NS
             }
         }
@@ -363,7 +374,7 @@ impl Host for BackgroundRecorder<'_> {
         ends
     }
 
-    fn prepare_end(&mut self, _: &Driver, _: &Parts) {}
+    fn prepare_end(&mut self, _: &Driver, _: &SessionWindows) {}
 
     fn is_interrupted(&self) -> bool {
         false
@@ -374,9 +385,9 @@ impl Host for BackgroundRecorder<'_> {
         if spec.is_flight_recorder() {
             remove_empty_folders(driver);
         } else if end.is_kernel_only(spec) {
-            end.report_kernel(Some(&driver.desk.folder), notices);
+            end.report_kernel(Some(&driver.controller.folder), notices);
         } else {
-            end.user.say(notices, &driver.desk.folder, false);
+            end.user.report(notices, &driver.controller.folder, false);
             let source = match &spec.channels[..] {
                 [one] if one.name == ChannelSpec::DEFAULT_NAME => SizeSource::Option,
                 _ => SizeSource::Channel,
@@ -384,7 +395,7 @@ impl Host for BackgroundRecorder<'_> {
             end.report_losses(spec, source, notices);
             end.report_kernel(None, notices);
         }
-        driver.pause.say(notices);
+        driver.pause.report(notices);
     }
 }
 
@@ -392,16 +403,16 @@ impl Host for BackgroundRecorder<'_> {
 /// session made it and it is empty.
 fn remove_empty_folders(driver: &Driver) {
     // Another trace may be at its path by now.
-    let place = driver.room.place();
+    let place = driver.prepared_folder.trace_folder();
     let Ok(now) = place.now() else { return };
     if layout::has_no_stream(&now) {
         layout::remove_unwritten(&place);
-        driver.room.remove_new();
+        driver.prepared_folder.remove_new();
     }
 }
 
-/// Refuses a folder for traces that could not be told to anybody: what sessions are asked, and what
-/// they answer, is JSON.
+/// Checks that a folder for traces can be reported: requests to sessions, and their answers, are
+/// JSON.
 ///
 /// # Errors
 ///
@@ -411,7 +422,7 @@ pub fn check_folder(output: Option<&Path>) -> Result<(), RecordError> {
         Some(output) => std::path::absolute(output),
         None => std::env::current_dir(),
     };
-    // What cannot be known of it is said by whoever makes it.
+    // An unknown folder is reported by the step that makes it.
     let Some(odd) = folder.ok().filter(|folder| folder.to_str().is_none()) else { return Ok(()) };
     let why = format!("the path {} is not UTF-8", odd.display());
     let hint = "sessions need a folder that is: name one with -o";
@@ -428,10 +439,10 @@ fn check_name(name: &str) -> Result<(), RecordError> {
     Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
 }
 
-fn notices_of(name: &Claimed, talk: Talk) -> Result<Notices, RecordError> {
-    Ok(match talk {
-        Talk::Logged => Notices::logged(name.open_log()?),
-        Talk::Printed | Talk::Kept => Notices::new(talk == Talk::Kept),
+fn notices_of(name: &Claimed, target: NoticeTarget) -> Result<Notices, RecordError> {
+    Ok(match target {
+        NoticeTarget::Log => Notices::logged(name.open_log()?),
+        NoticeTarget::Stderr | NoticeTarget::Memory => Notices::new(target == NoticeTarget::Memory),
     })
 }
 
@@ -459,8 +470,8 @@ mod tests {
             ..SessionSpec::default()
         };
         let mut refused = None;
-        let served = serve(spec, Talk::Kept, &mut |begun| {
-            if let Begun::Refused(refusal) = begun {
+        let served = serve(spec, NoticeTarget::Memory, &mut |begun| {
+            if let StartOutcome::Refused(refusal) = begun {
                 refused = Some(refusal.why.clone());
             }
         });

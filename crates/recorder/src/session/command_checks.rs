@@ -5,40 +5,40 @@ use std::path::PathBuf;
 use trackway_session::FilterSpec;
 use trackway_window::Window;
 
-use crate::command::launch::Found;
+use crate::command::launch::Executable;
 use crate::diagnosis::{Reason, unmatched_patterns};
 use crate::elf;
 use crate::error::RecordError;
 use crate::filters::check;
 use crate::filters::publish::known;
-use crate::filters::unmatched::{self, Stray};
-use crate::kernel::filters::TakenFilters;
+use crate::filters::unmatched::{self, UnmatchedFilter};
+use crate::kernel::filters::AcceptedFilters;
 use crate::notices::Notices;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::settings::ChannelSettings;
 
 /// Reports a command that is a static program, whose events are not recorded.
-pub(super) fn warn_of_the_static(found: &Found, has_kernel: bool, notices: &Notices) {
+pub(super) fn warn_if_static(found: &Executable, has_kernel: bool, notices: &Notices) {
     if elf::read(&found.file).is_some_and(|module| module.is_static) {
         let what = match has_kernel {
             true => "of what it does, the kernel's events alone are recorded",
             false => "it cannot be traced",
         };
-        notices.say(format_args!("{} is a static program: {what}", found.file.display()));
+        notices.report(format_args!("{} is a static program: {what}", found.file.display()));
     }
 }
 
-/// Whether the channels' filters can be meant for what the command's program has, as far as that is
-/// known. They are made good for it before it runs.
+/// Checks the channels' filters against the events of the command's program, as far as these are
+/// known, and compiles them for it before it runs.
 pub(super) fn check_filters(
     channels: &mut [(ChannelSettings, u32)],
-    (strays, of_kernel): (Vec<Stray>, Option<&TakenFilters>),
-    (found, libraries): (&Found, &[PathBuf]),
+    (unmatched_filters, of_kernel): (Vec<UnmatchedFilter>, Option<&AcceptedFilters>),
+    (found, libraries): (&Executable, &[PathBuf]),
     window: &Window,
     notices: &Notices,
 ) -> Result<(), RecordError> {
     let has_none = |(channel, _): &(ChannelSettings, u32)| channel.filters.is_empty();
-    if strays.is_empty() && channels.iter().all(has_none) {
+    if unmatched_filters.is_empty() && channels.iter().all(has_none) {
         return Ok(());
     }
     let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
@@ -46,32 +46,35 @@ pub(super) fn check_filters(
     let of_window = known(window, "*");
     let events: Vec<_> = program.events.iter().chain(&of_window).cloned().collect();
     let is_taken = |filter: &FilterSpec| of_kernel.is_some_and(|filters| filters.takes(filter));
-    let is_stray: Vec<FilterSpec> = strays.iter().map(|stray| stray.filter.clone()).collect();
-    for hint in unmatched::refuse(strays, &events)? {
-        notices.say(format_args!("{hint}"));
+    let is_stray: Vec<FilterSpec> =
+        unmatched_filters.iter().map(|stray| stray.filter.clone()).collect();
+    for hint in unmatched::reject_kernel_misses(unmatched_filters, &events)? {
+        notices.report(format_args!("{hint}"));
     }
     of_kernel.map_or(Ok(()), |filters| filters.refuse_unmet(&events))?;
     for (channel, _) in channels.iter_mut() {
         let named = channel.filters.iter().filter(|filter| !is_stray.contains(filter));
         let are_own = program.registers && !program.hides_events;
-        for said in named.filter_map(|filter| unmatched::said(filter, &events, are_own)) {
-            notices.say(format_args!("{said}"));
+        for said in
+            named.filter_map(|filter| unmatched::unmatched_warning(filter, &events, are_own))
+        {
+            notices.report(format_args!("{said}"));
         }
         for hint in check::check(channel, window, &program, is_taken)? {
-            notices.say(format_args!("{hint}"));
+            notices.report(format_args!("{hint}"));
         }
         channel.expected.clone_from(&program.events);
     }
     Ok(())
 }
 
-/// Warns of patterns that nothing in reach matches, if there is something in reach: a wrapper
-/// (env, a shell, an interpreter) has no events, what it starts may. Whether it warned.
+/// Warns of patterns that match no event in reach, if there is one: a wrapper (env, a shell, an
+/// interpreter) has no events, its children may. Returns true if it warned.
 pub(super) fn warn_of_rules(
     rules: &str,
-    found: &Found,
+    found: &Executable,
     libraries: &[PathBuf],
-    home: &Home,
+    handle: &WindowHandle,
     notices: &Notices,
 ) -> bool {
     // Events of the library itself: trackway_printf and trackway_log.
@@ -86,7 +89,7 @@ pub(super) fn warn_of_rules(
     }
     names.extend(elf::reach(libraries).points);
     let events = (0..trackway_abi::window::EVENTS_MAX).filter_map(|event| {
-        let bytes = home.window().description(event)?;
+        let bytes = handle.window().description(event)?;
         trackway_schema::EventDescription::decode(bytes.as_slice()).ok()
     });
     names.extend(events.map(|event| event.full_name()));
@@ -96,7 +99,7 @@ pub(super) fn warn_of_rules(
     for reason in &unmatched {
         let Reason::UnmatchedRule { pattern, near, .. } = reason else { continue };
         let near = near.as_ref().map(|near| format!("; did you mean '{near}'?"));
-        notices.say(format_args!(
+        notices.report(format_args!(
             "'{pattern}' matches no event in {} or its libraries{}",
             found.file.display(),
             near.unwrap_or_default()

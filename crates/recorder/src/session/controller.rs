@@ -1,9 +1,8 @@
-//! Where a session is asked: takes what clients want to the machine that decides, does in the
-//! session's parts what that comes to, and answers.
+//! Controller of a session: passes requests of clients to the machine, which decides, applies its
+//! effects to the session's windows, and answers.
 //!
-//! The same for a recorder in the background ([`serve`]) and for one that follows a command
-//! ([`record`]); how a session begins and ends is theirs, and [`Desk::next_effect`] leaves it to
-//! them.
+//! Background recorders ([`serve`]) and recorders of a command ([`record`]) share it; beginning and
+//! end of a session differ, and [`SessionController::next_effect`] leaves them to the caller.
 //!
 //! [`serve`]: mod@crate::session::background
 //! [`record`]: mod@crate::session::foreground
@@ -20,29 +19,29 @@ use trackway_sys::wait::Awaited;
 use crate::common::numbers::Counted;
 use crate::control::server::Server;
 use crate::error::RecordError;
-use crate::kernel::backend::Draining;
+use crate::kernel::backend::KernelRecording;
 use crate::kernel::filters::routing::user_filters;
 use crate::notices::Notices;
-use crate::session::windows::Parts;
+use crate::session::windows::SessionWindows;
 use crate::summary::Summary;
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout;
-use crate::trace::prepare::{self, Room};
+use crate::trace::prepare::{self, PreparedFolder};
 use crate::window::processes;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// What the recorder says of a channel that it makes; all else is said by whoever wants it.
+/// Defaults of the recorder for new channels; other settings come from the specification.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Making {
-    /// See [`ChannelSettings::thrifty`].
-    pub(crate) thrifty: bool,
+pub(crate) struct ChannelDefaults {
+    /// See [`ChannelSettings::starts_small`].
+    pub(crate) starts_small: bool,
     /// See [`ChannelSettings::reserve`].
     pub(crate) reserve: Reserve,
 }
 
-impl Making {
-    /// A channel as this recorder makes it, beside these kernel events; writers are let in if it
-    /// is to `record`.
+impl ChannelDefaults {
+    /// Returns the settings of a channel of this recorder, beside these kernel events; admits
+    /// writers if it is to `record`.
     ///
     /// # Errors
     ///
@@ -53,77 +52,87 @@ impl Making {
         kernel: Option<&KernelSpec>,
         record: bool,
     ) -> Result<ChannelSettings, RecordError> {
-        let Self { thrifty, reserve } = self;
+        let Self { starts_small, reserve } = self;
         let settings = ChannelSettings::of(spec, record)?;
         let buffers = settings.buffers.reserved_by(reserve);
         let filters = user_filters(&spec.filters, kernel);
-        Ok(ChannelSettings { buffers, thrifty, reserve, filters, ..settings })
+        Ok(ChannelSettings { buffers, starts_small, reserve, filters, ..settings })
     }
 }
 
 /// A session's desk.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct SessionController {
     pub(crate) machine: Machine,
-    /// None: nobody can ask, or not any more.
+    /// The control socket; `None`: there is none, or not any more.
     server: Option<Server>,
-    /// What the session is in its user's window.
+    /// Settings of the session in its user's window.
     pub(crate) session: SessionSettings,
     /// The folder of its trace, absolute, as the user named it.
     pub(crate) folder: PathBuf,
-    /// The same, wherever it is moved.
-    place: Arc<Place>,
-    making: Making,
+    /// The same folder, wherever it is moved.
+    trace_folder: Arc<TraceFolder>,
+    defaults: ChannelDefaults,
     began: Instant,
     /// See [`Status::is_foreground`].
     pub(crate) is_foreground: bool,
-    /// The kernel's events, while they are recorded.
-    pub(crate) kernel: Option<Draining>,
+    /// The recording of kernel events, while there is one.
+    pub(crate) kernel: Option<KernelRecording>,
 }
 
-impl Desk {
-    /// Of a session in the background that begins now, as `spec` says.
+impl SessionController {
+    /// Makes the controller of a background session with this specification.
     pub(crate) fn new(
         spec: SessionSpec,
         server: Option<Server>,
         session: SessionSettings,
-        (folder, place): (PathBuf, Arc<Place>),
-        making: Making,
+        (folder, trace_folder): (PathBuf, Arc<TraceFolder>),
+        defaults: ChannelDefaults,
     ) -> Self {
         let (machine, began) = (Machine::new(spec), Instant::now());
         let (is_foreground, kernel) = (false, None);
-        Self { machine, server, session, folder, place, making, began, is_foreground, kernel }
+        Self {
+            machine,
+            server,
+            session,
+            folder,
+            trace_folder,
+            defaults,
+            began,
+            is_foreground,
+            kernel,
+        }
     }
 
-    /// Where the trace is now: what is at the path that the user named may be another one.
+    /// Returns the current path of the trace: the path that the user named may lead to another one.
     pub(crate) fn folder_now(&self) -> Result<PathBuf, RecordError> {
-        self.place.name(&self.folder).map_err(RecordError::io("use", &self.folder))
+        self.trace_folder.name(&self.folder).map_err(RecordError::io("use", &self.folder))
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> Vec<Awaited> {
         self.server.as_ref().map(Server::awaited).unwrap_or_default()
     }
 
-    /// Whether [`Self::take_requests`] has some without waiting for more to come.
+    /// Returns true if [`Self::take_requests`] has some without waiting for more to come.
     pub(crate) fn has_requests(&mut self) -> bool {
         self.server.as_mut().is_some_and(Server::has_requests)
     }
 
-    /// Whether somebody wants events at once.
+    /// Returns true if a client follows, which needs events at once.
     pub(crate) fn is_followed(&self) -> bool {
         self.server.as_ref().is_some_and(Server::is_followed)
     }
 
-    /// Says what happened to the kernel's events, and has them written at once while somebody
-    /// follows.
-    pub(crate) fn attend_kernel(&self, notices: &Notices) {
+    /// Reports changes of the recording of kernel events, and has events written at once while a
+    /// client follows.
+    pub(crate) fn poll_kernel(&self, notices: &Notices) {
         let Some(kernel) = &self.kernel else { return };
         kernel.set_followed(self.is_followed());
-        kernel.say_news(notices);
+        kernel.report_changes(notices);
     }
 
-    /// Takes what has come to the machine. Whether something has.
+    /// Passes received requests to the machine. Returns true if there were any.
     pub(crate) fn take_requests(&mut self) -> bool {
         let requests = self.server.as_mut().map(Server::turn).unwrap_or_default();
         let is_asked = !requests.is_empty();
@@ -131,12 +140,12 @@ impl Desk {
         is_asked
     }
 
-    /// Does what the machine says, until nobody has asked for more, or it says what is not done
-    /// here: how the session begins and ends, and what its creator is told of that.
-    /// [`Self::done`] is to be told what came of it.
+    /// Applies effects of the machine until there are none, or one that the caller has to handle:
+    /// beginning and end of the session, and answers to its creator. [`Self::complete`] takes the
+    /// outcome of that.
     pub(crate) fn next_effect(
         &mut self,
-        parts: &mut Option<Parts>,
+        windows: &mut Option<SessionWindows>,
         notices: &Notices,
     ) -> Option<Effect> {
         while let Some(effect) = self.machine.next_effect() {
@@ -147,7 +156,7 @@ impl Desk {
                 | Effect::Exit => return Some(effect),
                 Effect::Answer(client, answer) => self.answer(client, &answer),
                 Effect::ReportStatus(client) => {
-                    let status = self.status(parts.as_mut(), notices);
+                    let status = self.status(windows.as_mut(), notices);
                     self.answer(client, &Answer::Status(Box::new(status)));
                 }
                 Effect::Follow(client) => {
@@ -158,8 +167,8 @@ impl Desk {
                     self.answer(client, &Answer::Following { folders });
                 }
                 effect => {
-                    // Whoever asks for what cannot be is told so, and nobody else: nothing has
-                    // happened to the session.
+                    // An impossible request is refused to its client, without a notice: the session
+                    // is unchanged.
                     let is_change = matches!(
                         effect,
                         Effect::Add { .. }
@@ -168,12 +177,12 @@ impl Desk {
                             | Effect::SetProcesses { .. }
                             | Effect::SetKernel(_)
                     );
-                    let outcome = self.attempt(effect, parts.as_mut(), notices);
+                    let outcome = self.attempt(effect, windows.as_mut(), notices);
                     match outcome {
                         Err(error) if is_change => {
                             self.machine.done(Outcome::Failed(Refusal::from(&error)));
                         }
-                        outcome => self.done(outcome, notices),
+                        outcome => self.complete(outcome, notices),
                     }
                 }
             }
@@ -181,26 +190,26 @@ impl Desk {
         None
     }
 
-    /// Tells the machine what came of an effect; what has failed is said, too.
-    pub(crate) fn done(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
+    /// Passes the outcome of an effect to the machine; reports a failure.
+    pub(crate) fn complete(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
         self.machine.done(outcome.unwrap_or_else(|error| {
             let refusal = Refusal::from(&error);
-            notices.say(format_args!("{}", refusal.why));
+            notices.report(format_args!("{}", refusal.why));
             Outcome::Failed(refusal)
         }));
     }
 
-    /// Answers whoever has asked and was not heard, and lets clients read what waits for them, at
-    /// the end.
+    /// Answers requests that were not handled, and gives clients time to read their answers, at the
+    /// end.
     pub(crate) fn flush(&mut self) {
         if let Some(server) = &mut self.server {
             let why = format!("session '{}' has ended", self.machine.spec().name);
-            server.refuse_the_rest(&Refusal::new(why));
+            server.refuse_pending(&Refusal::new(why));
             server.flush();
         }
     }
 
-    /// Ends: the name is free from now on.
+    /// Closes the control socket: the name is free from now on.
     pub(crate) fn close(&mut self) {
         self.flush();
         self.server = None;
@@ -215,47 +224,47 @@ impl Desk {
     fn attempt(
         &mut self,
         effect: Effect,
-        parts: Option<&mut Parts>,
+        windows: Option<&mut SessionWindows>,
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
-        let parts = parts.ok_or(RecordError::Lost("it has ended"))?;
+        let windows = windows.ok_or(RecordError::Lost("it has ended"))?;
         let kernel = self.machine.spec().kernel.as_ref();
         match effect {
             Effect::Add { channel, record } => {
-                let settings = self.making.settings(&channel.spec, kernel, record)?;
-                parts.add_channel(&settings, channel.class, notices)?;
+                let settings = self.defaults.settings(&channel.spec, kernel, record)?;
+                windows.add_channel(&settings, channel.class, notices)?;
             }
             Effect::Replace { old, channel, record } => {
-                let settings = self.making.settings(&channel.spec, kernel, record)?;
-                parts.replace_channel(old, &settings, channel.class, notices)?;
+                let settings = self.defaults.settings(&channel.spec, kernel, record)?;
+                windows.replace_channel(old, &settings, channel.class, notices)?;
             }
-            Effect::End { class } => parts.end_channel(class, notices)?,
-            Effect::SetRules { class, rules } => parts.set_rules(class, &rules, notices)?,
+            Effect::End { class } => windows.end_channel(class, notices)?,
+            Effect::SetRules { class, rules } => windows.set_rules(class, &rules, notices)?,
             Effect::SetFilters { class, filters } => {
-                parts.set_filters(class, &user_filters(&filters, kernel), notices)?;
+                windows.set_filters(class, &user_filters(&filters, kernel), notices)?;
             }
             Effect::SetProcesses { class, spec } => {
-                parts.set_processes(class, &processes::rules_text(&spec)?, notices)?;
+                windows.set_processes(class, &processes::rules_text(&spec)?, notices)?;
             }
             Effect::SetBlocking { class, time } => {
-                parts.set_blocking(class, ns_of(time), notices)?;
+                windows.set_blocking(class, ns_of(time), notices)?;
             }
-            Effect::SetKernel(spec) => self.select_kernel(&spec, parts, notices)?,
+            Effect::SetKernel(spec) => self.select_kernel(&spec, windows, notices)?,
             Effect::Start => {
-                self.kernel.as_mut().map_or(Ok(()), Draining::start)?;
-                parts.start();
+                self.kernel.as_mut().map_or(Ok(()), KernelRecording::start)?;
+                windows.start();
             }
             Effect::Stop => {
-                self.kernel.iter_mut().for_each(Draining::stop);
-                parts.stop(notices)?;
-                self.kernel.as_mut().map_or(Ok(()), Draining::stop_and_write)?;
+                self.kernel.iter_mut().for_each(KernelRecording::stop);
+                windows.stop(notices)?;
+                self.kernel.as_mut().map_or(Ok(()), KernelRecording::stop_and_write)?;
             }
             Effect::Clear => {
-                // Nothing is to stay of what was before that moment.
-                self.kernel.as_mut().map_or(Ok(()), Draining::clear)?;
-                parts.clear(self.machine.is_recording(), notices)?;
+                // No earlier event is to stay.
+                self.kernel.as_mut().map_or(Ok(()), KernelRecording::clear)?;
+                windows.clear(self.machine.is_recording(), notices)?;
             }
-            Effect::Snapshot(snapshot) => return self.snapshot(&snapshot, parts, notices),
+            Effect::Snapshot(snapshot) => return self.snapshot(&snapshot, windows, notices),
             Effect::Begin { .. }
             | Effect::Finish
             | Effect::Answer(..)
@@ -266,11 +275,11 @@ impl Desk {
         Ok(Outcome::Done)
     }
 
-    /// Records these of the kernel's events, and no others.
+    /// Records these kernel events, and no others.
     fn select_kernel(
         &mut self,
         spec: &KernelSpec,
-        parts: &mut Parts,
+        windows: &mut SessionWindows,
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let before = self.machine.spec().kernel.as_ref().map(|before| &before.filters);
@@ -278,8 +287,8 @@ impl Desk {
         let kernel = self.kernel.as_mut();
         let kernel = kernel.ok_or(RecordError::Lost("it records no events of the kernel"))?;
         let (more, fewer) =
-            kernel.select(&spec.on, filters, &mut || parts.keep_alive(), notices)?;
-        notices.say(format_args!(
+            kernel.select(&spec.on, filters, &mut || windows.keep_alive(), notices)?;
+        notices.report(format_args!(
             "{more} more of the kernel's events are recorded, {fewer} are not any more{}",
             if filters.is_some() { "; what they are asked has changed" } else { "" }
         ));
@@ -289,7 +298,7 @@ impl Desk {
     fn snapshot(
         &self,
         snapshot: &Snapshot,
-        parts: &mut Parts,
+        windows: &mut SessionWindows,
         notices: &Notices,
     ) -> Result<Outcome, RecordError> {
         if let Output::Folder(folder) = &snapshot.output {
@@ -297,33 +306,35 @@ impl Desk {
         }
         let prepare = || match &snapshot.output {
             Output::Folder(folder) => prepare::prepare(folder),
-            Output::Numbered(number) => self.snapshot_room(*number),
+            Output::Numbered(number) => self.prepare_snapshot_folder(*number),
         };
-        // First from where on, then what takes long.
+        // First the moment of the snapshot, then the work that takes long.
         let kernel = self.kernel.as_ref();
-        let seen = kernel.map(|kernel| kernel.look_beside(snapshot.last_ns)).transpose()?;
-        // Its folder stays open until all is there: what is at its path may be another one by then.
-        let (mut facts, mut room) = parts.snapshot(prepare, snapshot, notices)?;
+        let seen = kernel.map(|kernel| kernel.begin_snapshot(snapshot.last_ns)).transpose()?;
+        // Its folder stays open until everything is written: another folder may be at its path by
+        // then.
+        let (mut facts, mut prepared_folder) = windows.snapshot(prepare, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
-            let place = room.place();
-            match kernel.write_snapshot(seen, &place, &mut || parts.keep_alive()) {
+            let trace_folder = prepared_folder.trace_folder();
+            match kernel.write_snapshot(seen, &trace_folder, &mut || windows.keep_alive()) {
                 Ok(kernel) => {
                     facts.events += kernel.events;
                     facts.bytes += kernel.bytes;
                     facts.missing.extend(kernel.missing);
                 }
                 Err(error) => {
-                    // Half of it would keep the rest from being read. What cannot be removed stays.
-                    let _ = place.remove_below(&[layout::KERNEL]);
-                    if parts.is_nobodys() {
+                    // A partial snapshot would make the rest unreadable. Files that cannot be
+                    // removed stay.
+                    let _ = trace_folder.remove_below(&[layout::KERNEL]);
+                    if windows.has_no_users() {
                         return Err(error);
                     }
                     facts.missing.push(format!("the kernel's events are not in it: {error}"));
                 }
             }
         }
-        room.settle();
-        notices.say(format_args!(
+        prepared_folder.commit();
+        notices.report(format_args!(
             "{} in {}",
             Counted(facts.events, "event"),
             facts.folder.display()
@@ -331,7 +342,7 @@ impl Desk {
         Ok(Outcome::Snapshot(facts))
     }
 
-    /// Whether a new trace there would lie in no trace but our own, where snapshots do.
+    /// Checks that a new trace there would lie in no trace but our own, where snapshots do.
     fn check_outside_others(&self, folder: &Path) -> Result<(), RecordError> {
         match prepare::check_outside(folder) {
             Err(RecordError::FolderInside(inner, outer)) => {
@@ -343,25 +354,29 @@ impl Desk {
         }
     }
 
-    /// Where a snapshot goes if nobody says where: into the session's folder. Where flight
-    /// recorders are in the trace at the end, beside it: who reads the trace has each event once.
-    fn snapshot_room(&self, number: u32) -> Result<Room, RecordError> {
+    /// Returns the default folder of a snapshot: in the session's folder. If flight recorders are
+    /// written to the trace at the end, it lies beside that: readers find each event once.
+    fn prepare_snapshot_folder(&self, number: u32) -> Result<PreparedFolder, RecordError> {
         let (trace, name) = (self.folder_now()?, layout::snapshot_name(number));
         let (above, path) = match trace.file_name().filter(|_| self.is_foreground) {
-            None => (self.place.again(), trace.join(name)),
+            None => (self.trace_folder.again(), trace.join(name)),
             Some(folder) => {
                 let mut beside = folder.to_owned();
                 beside.push(".");
                 beside.push(name);
-                (self.place.above(), trace.with_file_name(beside))
+                (self.trace_folder.parent(), trace.with_file_name(beside))
             }
         };
         prepare::prepare_below(above.map_err(RecordError::io("use", trace))?, path)
     }
 
-    /// How the session goes, whose parts these are. What was recorded before somebody asked is
-    /// counted.
-    pub(crate) fn status(&mut self, parts: Option<&mut Parts>, notices: &Notices) -> Status {
+    /// Returns the status of the session in these windows, including events that were recorded
+    /// before the request.
+    pub(crate) fn status(
+        &mut self,
+        windows: Option<&mut SessionWindows>,
+        notices: &Notices,
+    ) -> Status {
         let mut status = Status {
             name: self.machine.spec().name.clone(),
             pid: std::process::id(),
@@ -379,14 +394,14 @@ impl Desk {
             status.kernel = kernel.status(spec);
             status.memory_bytes += kernel.memory_bytes();
         }
-        let Some(parts) = parts else { return status };
-        parts.look();
-        status.counts = counts_of(&parts.summary());
-        status.counts.recorded = parts.recorded();
-        (status.users, status.users_beyond) = (parts.users(), parts.users_beyond());
+        let Some(windows) = windows else { return status };
+        windows.poll();
+        status.counts = counts_of(&windows.summary());
+        status.counts.recorded = windows.recorded();
+        (status.users, status.users_beyond) = (windows.users(), windows.excess_users());
         for (spec, class) in self.machine.channels() {
             let mut channel = ChannelStatus { spec: spec.clone(), ..ChannelStatus::default() };
-            parts.describe(class, &mut channel);
+            windows.describe(class, &mut channel);
             status.memory_bytes += channel.memory_bytes;
             status.channels.push(channel);
         }
@@ -394,18 +409,18 @@ impl Desk {
     }
 }
 
-/// Returns how a session ended, with what was reported of it.
+/// Returns the outcome of a session's end, with the notices about it.
 pub(crate) fn ended(summary: &Summary, notices: Vec<Notice>) -> Outcome {
     Outcome::Ended(Box::new(Counts { notices, ..counts_of(summary) }))
 }
 
-/// Why a session did not end whole.
+/// Returns the reason why a session ended incompletely.
 pub(crate) fn unfinished(error: &RecordError) -> Refusal {
-    if error.says_removed() {
+    if error.reports_removal() {
         let hint = "what was recorded there is gone: there is nothing to recover";
         return Refusal::from(error).with_hint(hint);
     }
-    // As far as the disk is full: what is in memory stays there.
+    // If the disk is full: buffered events stay in memory.
     let hint =
         "trackway recover completes the trace with what is in memory, once it can be written";
     Refusal::from(error).with_hint(hint)

@@ -1,9 +1,9 @@
 //! Traced processes that die of a crash signal.
 //!
-//! The window's table says which processes have the library; of each a descriptor is held, which
-//! is readable when the process has ended, and then the kernel says by which signal (Linux 6.15;
-//! [`exit_of`]). A process that crashes within a look of its start is missed, and so are those of
-//! other process-id namespaces, whose ids mean nothing here.
+//! The window's table lists the processes that have the library. The recorder holds a descriptor of
+//! each, which becomes readable when the process has ended; then the kernel reports the signal
+//! (Linux 6.15; [`exit_of`]). A process that crashes before the first check after its start is
+//! missed, and so are those of other process-id namespaces, whose ids have no meaning here.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,8 +19,8 @@ use trackway_sys::process::{ExitStatus, Identity, Life, exit_of, life_of, pid_na
 use trackway_sys::wait::{self, Awaited};
 use trackway_window::Window;
 
-/// Signals that a program ends by when something is wrong with it: those whose action in signal(7)
-/// is to dump core, but for SIGQUIT, which people send, and SIGXCPU and SIGXFSZ, which limits do.
+/// Signals that end a faulty program: those whose action in signal(7) is to dump core, except
+/// SIGQUIT, which people send, and SIGXCPU and SIGXFSZ, which limits cause.
 const SIGNALS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGABRT,
@@ -40,41 +40,42 @@ pub(crate) struct Crash {
     pub(crate) signal: i32,
 }
 
-/// Most processes of another user that are watched at a time: each takes a descriptor, of which
-/// the other users' parts of the session need some, too.
+/// Most processes of another user that are watched at a time: each takes a descriptor, and the
+/// other users' windows need some, too.
 const OTHERS_MAX: usize = 256;
 
-/// Most places of another user's table that are new in one look.
+/// Most new entries of another user's table that are examined in one check.
 const OTHERS_NEWS_MAX: usize = 64;
 
 /// Processes that are watched, by their place in the window's table.
 #[derive(Debug, Default)]
-pub(crate) struct Crashes {
-    known: HashMap<usize, Known>,
-    /// Only this user's: what stands in his window may name any process.
+pub(crate) struct CrashWatch {
+    known: HashMap<usize, WatchedProcess>,
+    /// Limits it to this user's processes: the window, which the user can write, may name any
+    /// process.
     only: Option<u32>,
 }
 
 /// A process that was in the table.
 #[derive(Debug)]
-struct Known {
+struct WatchedProcess {
     incarnation: u32,
     pid: u32,
     pid_namespace: u64,
     executable: PathBuf,
-    /// None: there is nothing more to know of it.
+    /// The descriptor; `None`: its end was handled.
     fd: Option<Fd>,
-    /// It has ended, and its parent has not been told yet: only then is it known how.
+    /// It has ended, and its parent has not been notified yet: the signal is known only then.
     has_ended: bool,
 }
 
-impl Crashes {
-    /// In the window of user `uid`.
+impl CrashWatch {
+    /// Makes the watch of the window of user `uid`.
     pub(crate) fn of(uid: u32) -> Self {
         Self { known: HashMap::new(), only: (uid != crate::common::user::user()).then_some(uid) }
     }
 
-    /// Whether a process may be watched.
+    /// Returns true if a process may be watched.
     fn may_watch(&self, pid: u32) -> bool {
         let Some(uid) = self.only else { return true };
         let watched = self.known.values().filter(|known| known.fd.is_some()).count();
@@ -84,48 +85,48 @@ impl Crashes {
     }
 
     /// Watches the processes that are new in the table.
-    pub(crate) fn look(&mut self, window: &Window) {
+    pub(crate) fn poll(&mut self, window: &Window) {
         let here = pid_namespace();
         let mut news = 0;
         for place in 0..PROCESSES_MAX {
             let incarnation = window.process(place).incarnation.load(Ordering::Relaxed);
-            let is_known = |known: &Known| known.incarnation == incarnation;
+            let is_known = |known: &WatchedProcess| known.incarnation == incarnation;
             if incarnation == 0 || self.known.get(&place).is_some_and(is_known) {
                 continue;
             }
             news += 1;
             if self.only.is_some() && news > OTHERS_NEWS_MAX {
-                // The next look will do.
+                // The next check suffices.
                 return;
             }
-            let who = window.identity_at(place);
-            if who.pid != 0 && who.pid & PROCESS_ENTERING == 0 {
-                let mut known = Known::of(&who, incarnation);
-                // Another may have its number by now. First the descriptor, so that it is of the
-                // one that is looked at.
-                if who.pid_namespace == here
-                    && self.may_watch(who.pid)
-                    && life_of(&who, 0) == Life::Alive
+            let identity = window.identity_at(place);
+            if identity.pid != 0 && identity.pid & PROCESS_ENTERING == 0 {
+                let mut known = WatchedProcess::of(&identity, incarnation);
+                // Another process may have its number by now. First the descriptor, so that it
+                // belongs to the process that is examined.
+                if identity.pid_namespace == here
+                    && self.may_watch(identity.pid)
+                    && life_of(&identity, 0) == Life::Alive
                 {
                     known.executable =
-                        fs::read_link(format!("/proc/{}/exe", who.pid)).unwrap_or_default();
-                    known.fd = wait::process_fd(who.pid).ok();
-                    known.fd = known.fd.filter(|_| life_of(&who, 0) != Life::Dead);
+                        fs::read_link(format!("/proc/{}/exe", identity.pid)).unwrap_or_default();
+                    known.fd = wait::process_fd(identity.pid).ok();
+                    known.fd = known.fd.filter(|_| life_of(&identity, 0) != Life::Dead);
                 }
                 self.known.insert(place, known);
             }
         }
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
         // One that has ended stays ready until its parent collects it.
         let alive = self.known.values().filter(|known| !known.has_ended);
         alive.filter_map(|known| Some(Awaited::readable(known.fd.as_ref()?.raw())))
     }
 
-    /// Processes that crashed since this was asked last, of those that rules of one of the channels
-    /// select.
+    /// Returns processes that crashed since the previous call, of those that rules of one of the
+    /// channels select.
     pub(crate) fn take(&mut self, rules: &[String]) -> Vec<Crash> {
         let mut crashes = Vec::new();
         for known in self.known.values_mut() {
@@ -140,19 +141,19 @@ impl Crashes {
     }
 }
 
-impl Known {
-    fn of(who: &Identity, incarnation: u32) -> Self {
+impl WatchedProcess {
+    fn of(identity: &Identity, incarnation: u32) -> Self {
         Self {
             incarnation,
-            pid: who.pid,
-            pid_namespace: who.pid_namespace,
+            pid: identity.pid,
+            pid_namespace: identity.pid_namespace,
             executable: PathBuf::new(),
             fd: None,
             has_ended: false,
         }
     }
 
-    /// The signal that it died of, once.
+    /// Returns the signal that it died of, once.
     fn signal(&mut self) -> Option<i32> {
         let fd = self.fd.as_ref()?;
         let [has_ended, _] = wait::readable([Some(fd), None], 0).ok()?;

@@ -1,8 +1,8 @@
-//! The loop of a recorder: carries out what the session's state machine decides, drains buffers,
+//! The loop of a recorder: applies the decisions of the session's state machine, drains buffers,
 //! and waits for requests, signals and processes.
 //!
-//! One driver serves recorders in the foreground and in the background. A [`Host`] is what differs
-//! between them: how the recording begins, what ends it, and what is reported at its end.
+//! One driver serves recorders in the foreground and in the background. A [`Host`] has their
+//! differences: the beginning, the causes of the end, and the final reports.
 
 use std::path::Path;
 
@@ -14,22 +14,22 @@ use trackway_sys::wait::{self, Awaited};
 
 use crate::error::{RecordError, io_error};
 use crate::filters::check;
-use crate::kernel::backend::{self, Draining, Kernel};
+use crate::kernel::backend::{self, KernelRecording, PreparedKernel};
 use crate::notices::Notices;
-use crate::session::controller::{self, Desk};
+use crate::session::controller::{self, SessionController};
 use crate::session::summary_file::RunResult;
-use crate::session::suspend_check::Pause;
-use crate::session::windows::Parts;
+use crate::session::suspend_check::SuspendCheck;
+use crate::session::windows::SessionWindows;
 use crate::summary::Summary;
 use crate::summary::shortfall::SizeSource;
-use crate::trace::prepare::Room;
+use crate::trace::prepare::PreparedFolder;
 
 /// The client of requests that a signal or the end of a process raises: no reply is sent.
 const SIGNALLED: Client = u64::MAX;
 
 /// The part of a recorder that depends on where it runs.
 pub(crate) trait Host {
-    /// Begins to record; writers are let in if the session is to `record`.
+    /// Begins to record; admits writers if the session is to `record`.
     ///
     /// # Errors
     ///
@@ -41,13 +41,13 @@ pub(crate) trait Host {
         record: bool,
     ) -> Result<(), RecordError>;
 
-    /// Reports once whether the session has begun, or why not.
+    /// Reports once that the session has begun, or the reason why not.
     fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>);
 
     /// Drains the buffers once; returns the time until the next time, in ns.
     fn poll(&mut self, driver: &mut Driver) -> u64;
 
-    /// Returns the files to wait for, besides those of the session.
+    /// Returns the files to wait for, in addition to those of the session.
     fn awaited(&self) -> Vec<Awaited>;
 
     /// Handles signals and ends of processes, after a wait for [`Self::awaited`]. Returns true if
@@ -55,7 +55,7 @@ pub(crate) trait Host {
     fn receive(&mut self, driver: &mut Driver, awaited: &[Awaited]) -> bool;
 
     /// Prepares for the end, while the windows are still held.
-    fn prepare_end(&mut self, driver: &Driver, parts: &Parts);
+    fn prepare_end(&mut self, driver: &Driver, windows: &SessionWindows);
 
     /// Returns true if the user does not wait until the rest of the buffers is written.
     fn is_interrupted(&self) -> bool;
@@ -66,28 +66,40 @@ pub(crate) trait Host {
 
 /// A session's recorder.
 pub(crate) struct Driver {
-    pub(crate) desk: Desk,
+    pub(crate) controller: SessionController,
     pub(crate) notices: Notices,
     /// The folder of the trace, locked.
-    pub(crate) room: Room,
+    pub(crate) prepared_folder: PreparedFolder,
     /// The session in its users' windows; `None` before it has begun, and after its end.
-    pub(crate) parts: Option<Parts>,
-    pub(crate) pause: Pause,
-    /// How the recording went.
+    pub(crate) windows: Option<SessionWindows>,
+    pub(crate) pause: SuspendCheck,
+    /// Results of the recording.
     pub(crate) result: RunResult,
     failure: Option<RecordError>,
 }
 
 impl Driver {
     /// Creates the driver of a session that has not begun.
-    pub(crate) fn new(desk: Desk, notices: Notices, room: Room) -> Self {
-        let result = RunResult::new(desk.folder.clone());
-        Self { desk, notices, room, parts: None, pause: Pause::new(), result, failure: None }
+    pub(crate) fn new(
+        controller: SessionController,
+        notices: Notices,
+        prepared_folder: PreparedFolder,
+    ) -> Self {
+        let result = RunResult::new(controller.folder.clone());
+        Self {
+            controller,
+            notices,
+            prepared_folder,
+            windows: None,
+            pause: SuspendCheck::new(),
+            result,
+            failure: None,
+        }
     }
 
     /// Returns the session as it is now.
     pub(crate) fn spec(&self) -> &SessionSpec {
-        self.desk.machine.spec()
+        self.controller.machine.spec()
     }
 
     /// Records until the session has ended.
@@ -98,17 +110,17 @@ impl Driver {
     pub(crate) fn run(&mut self, host: &mut dyn Host) -> Result<(), RecordError> {
         loop {
             let mut has_acted = false;
-            while let Some(effect) = self.desk.next_effect(&mut self.parts, &self.notices) {
+            while let Some(effect) = self.controller.next_effect(&mut self.windows, &self.notices) {
                 if effect == Effect::Exit {
                     return self.exit();
                 }
                 self.carry_out(effect, host);
                 has_acted = true;
             }
-            // An effect may take long, and renews the lease meanwhile.
+            // An effect may take long, and renews the lease itself.
             match has_acted {
-                true => self.pause.look_away(),
-                false => self.pause.look(&self.notices),
+                true => self.pause.restart(),
+                false => self.pause.check(&self.notices),
             }
             let period_ns = host.poll(self);
             if let Err(error) = self.wait(host, period_ns) {
@@ -120,14 +132,14 @@ impl Driver {
 
     /// Requests the end of the session.
     pub(crate) fn end(&mut self) {
-        self.desk.machine.ask(SIGNALLED, Request::Destroy);
+        self.controller.machine.ask(SIGNALLED, Request::Destroy);
     }
 
     /// Takes note that the session cannot go on.
     pub(crate) fn fail(&mut self, error: RecordError) {
         let refusal = Refusal::from(&error);
-        self.notices.say(format_args!("{}", refusal.why));
-        self.desk.machine.lose(&refusal);
+        self.notices.report(format_args!("{}", refusal.why));
+        self.controller.machine.lose(&refusal);
         self.failure = Some(error);
     }
 
@@ -138,40 +150,40 @@ impl Driver {
     /// If either cannot begin.
     pub(crate) fn enter(
         &mut self,
-        parts: Parts,
-        kernel: Option<Kernel>,
-        start: impl FnOnce(Option<&Draining>) -> Result<(), RecordError>,
+        windows: SessionWindows,
+        kernel: Option<PreparedKernel>,
+        start: impl FnOnce(Option<&KernelRecording>) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
-        let root = self.room.place();
+        let root = self.prepared_folder.trace_folder();
         let tracefiles = self.spec().kernel.as_ref().map(KernelSpec::tracefiles);
-        let begin = |kernel: Kernel| {
-            kernel.begin(&root, parts.realtime_offset_ns(), tracefiles.unwrap_or_default())
+        let begin = |kernel: PreparedKernel| {
+            kernel.begin(&root, windows.realtime_offset_ns(), tracefiles.unwrap_or_default())
         };
         let begun = kernel.map(begin).transpose().and_then(|kernel| {
             start(kernel.as_ref())?;
             Ok(kernel)
         });
         match begun {
-            Ok(kernel) => self.desk.kernel = kernel,
+            Ok(kernel) => self.controller.kernel = kernel,
             Err(error) => {
-                parts.finish(&Notices::new(true), &|| false)?;
+                windows.finish(&Notices::new(true), &|| false)?;
                 return Err(error);
             }
         }
-        parts.tell_given_up(&self.notices);
-        self.parts = Some(parts);
-        if let Some(moved) = self.room.settle() {
-            self.notices.say(format_args!("the earlier trace is now {}", moved.display()));
+        windows.report_given_up(&self.notices);
+        self.windows = Some(windows);
+        if let Some(moved) = self.prepared_folder.commit() {
+            self.notices.report(format_args!("the earlier trace is now {}", moved.display()));
         }
         Ok(())
     }
 
     fn exit(&mut self) -> Result<(), RecordError> {
         // Where the session ended in another way than by a request.
-        if let Some(kernel) = self.desk.kernel.take() {
-            kernel.finish().say(None, &self.notices);
+        if let Some(kernel) = self.controller.kernel.take() {
+            kernel.finish().report(None, &self.notices);
         }
-        self.desk.close();
+        self.controller.close();
         self.failure.take().map_or(Ok(()), Err)
     }
 
@@ -188,11 +200,11 @@ impl Driver {
                     },
                     |()| Outcome::Done,
                 );
-                self.desk.machine.done(outcome);
+                self.controller.machine.done(outcome);
             }
             Effect::Finish => {
                 let outcome = self.finish(host);
-                self.desk.machine.done(outcome);
+                self.controller.machine.done(outcome);
             }
             Effect::Answer(_, Answer::Refused(refusal)) => host.report_begin(self, Err(&refusal)),
             _ => host.report_begin(self, Ok(())),
@@ -201,33 +213,33 @@ impl Driver {
 
     /// Waits for requests, and for the files of the host and of the windows.
     fn wait(&mut self, host: &mut dyn Host, period_ns: u64) -> Result<(), RecordError> {
-        let period_ns = if self.desk.has_requests() { 0 } else { period_ns };
-        let mut awaited = self.desk.awaited();
-        awaited.extend(self.parts.iter().flat_map(Parts::awaited));
+        let period_ns = if self.controller.has_requests() { 0 } else { period_ns };
+        let mut awaited = self.controller.awaited();
+        awaited.extend(self.windows.iter().flat_map(SessionWindows::awaited));
         let others = awaited.len();
         awaited.extend(host.awaited());
         wait::any(&mut awaited, period_ns).map_err(|errno| {
             RecordError::Io("wait for", "requests".into(), io_error(errno).into())
         })?;
-        self.desk.take_requests();
+        self.controller.take_requests();
         if host.receive(self, &awaited[others..]) {
             self.end();
         }
         Ok(())
     }
 
-    /// Ends the recording: what is in the buffers goes into the trace.
+    /// Ends the recording: writes the buffers to the trace.
     fn finish(&mut self, host: &mut dyn Host) -> Outcome {
-        self.desk.kernel.iter_mut().for_each(Draining::stop);
-        let Some(parts) = self.parts.take() else {
+        self.controller.kernel.iter_mut().for_each(KernelRecording::stop);
+        let Some(windows) = self.windows.take() else {
             return Outcome::Failed(Refusal::from(&RecordError::Lost("it has ended")));
         };
         self.notices.clear_status();
-        host.prepare_end(self, &parts);
-        let known_events = parts.known();
-        let finished = parts.finish(&self.notices, &|| host.is_interrupted());
-        let kernel = self.desk.kernel.take().map(|kernel| {
-            kernel.say_news(&self.notices);
+        host.prepare_end(self, &windows);
+        let known_events = windows.known();
+        let finished = windows.finish(&self.notices, &|| host.is_interrupted());
+        let kernel = self.controller.kernel.take().map(|kernel| {
+            kernel.report_changes(&self.notices);
             kernel.finish()
         });
         kernel.iter().for_each(|kernel| self.result.note_kernel(kernel));
@@ -241,11 +253,11 @@ impl Driver {
             }
             Err(error) => {
                 let refusal = controller::unfinished(&error);
-                self.notices.say(format_args!("the trace is not complete: {error}"));
+                self.notices.report(format_args!("the trace is not complete: {error}"));
                 if let Some(hint) = &refusal.hint {
                     self.notices.hint(format_args!("{hint}"));
                 }
-                kernel.iter().for_each(|kernel| kernel.say(None, &self.notices));
+                kernel.iter().for_each(|kernel| kernel.report(None, &self.notices));
                 Outcome::Failed(refusal)
             }
         }
@@ -259,7 +271,7 @@ pub(crate) fn user_only_filters(spec: &SessionSpec) -> impl Iterator<Item = &Fil
     filters.filter(|filter| !of_kernel.contains(filter))
 }
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Debug)]
 pub(crate) struct SessionEnd {
     /// User events.
@@ -279,11 +291,12 @@ impl SessionEnd {
         self.kernel.is_some() && self.user.is_nothing() && !requests_events
     }
 
-    /// Reports what would have kept the user events that were lost.
+    /// Reports the settings that would have kept the user events that were lost.
     pub(crate) fn report_losses(&self, spec: &SessionSpec, source: SizeSource, notices: &Notices) {
         let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
-        let senseless = check::senseless(filters, &self.known_events, &self.user.lost_by_event);
-        let (count, hint) = senseless.unzip();
+        let explain_losses =
+            check::explain_losses(filters, &self.known_events, &self.user.lost_by_event);
+        let (count, hint) = explain_losses.unzip();
         hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
         if self.user.lost > count.unwrap_or(0) {
             self.user.hint_what_keeps(source, notices);
@@ -292,6 +305,6 @@ impl SessionEnd {
 
     /// Reports the kernel events, with the trace's `folder` if nothing else names it.
     pub(crate) fn report_kernel(&self, folder: Option<&Path>, notices: &Notices) {
-        self.kernel.iter().for_each(|kernel| kernel.say(folder, notices));
+        self.kernel.iter().for_each(|kernel| kernel.report(folder, notices));
     }
 }

@@ -1,4 +1,4 @@
-//! When signals end a recording whose command goes on.
+//! Signals that end a recording whose command goes on.
 //!
 //! Signals are for the command, and nearly always it ends by them. One that ignores SIGTERM, or is
 //! stopped, must not keep the recording: a second signal ends it, or [`GRACE`] after the first. The
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 
 use trackway_sys::signal;
 
-use crate::command::launch::Received;
+use crate::command::launch::ForwardedSignal;
 
-/// How long the command has to end.
+/// Time that the command has to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
-/// After how long it is said that it has not.
+/// Time until a notice that the command has not ended.
 const WARN_AFTER: Duration = Duration::from_secs(1);
-/// How many keys end a recording, and within which time.
+/// Number of keys that end a recording, and the time within which they have to come.
 const KEYS: u32 = 3;
 const KEYS_TIME: Duration = Duration::from_secs(2);
 
-/// What is to be done now.
+/// The action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     GoOn,
@@ -33,9 +33,9 @@ pub(crate) enum Verdict {
     End(i32),
 }
 
-/// The signals so far that have asked for an end.
+/// The signals so far that request an end.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct EndSignals {
     /// The first one that was sent: which, and when.
     sent: Option<(i32, Instant)>,
     has_warned: bool,
@@ -44,15 +44,15 @@ pub(crate) struct Ending {
     ended_by: Option<i32>,
 }
 
-impl Ending {
+impl EndSignals {
     /// Takes note of a signal that came `now`, unless this process was started to ignore it.
-    pub(crate) fn receive(&mut self, received: Received, now: Instant) {
+    pub(crate) fn receive(&mut self, received: ForwardedSignal, now: Instant) {
         if !signal::is_ignored(received.signal()) {
             self.count(received, now);
         }
     }
 
-    fn count(&mut self, received: Received, now: Instant) {
+    fn count(&mut self, received: ForwardedSignal, now: Instant) {
         let ends = if received.is_key() {
             let row = self.keys.filter(|(_, first)| now.duration_since(*first) < KEYS_TIME);
             let (count, first) = row.unwrap_or((0, now));
@@ -69,7 +69,7 @@ impl Ending {
         }
     }
 
-    /// What is to be done `now`, while the command runs.
+    /// Returns the action that is due `now`, while the command runs.
     pub(crate) fn verdict(&mut self, now: Instant) -> Verdict {
         if let Some(signal) = self.ended_by {
             return Verdict::End(signal);
@@ -86,7 +86,7 @@ impl Ending {
         Verdict::GoOn
     }
 
-    /// How long until [`Self::verdict`] may say something else, in ns.
+    /// Returns the time until [`Self::verdict`] may change, in ns.
     pub(crate) fn due_in_ns(&self, now: Instant) -> u64 {
         let Some((_, since)) = self.sent else { return u64::MAX };
         let due = since + if self.has_warned { GRACE } else { WARN_AFTER };
@@ -100,17 +100,17 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn sent(signal: i32) -> Received {
-        Received::new(signal, false)
+    fn sent(signal: i32) -> ForwardedSignal {
+        ForwardedSignal::new(signal, false)
     }
 
-    fn key() -> Received {
-        Received::new(libc::SIGINT, true)
+    fn key() -> ForwardedSignal {
+        ForwardedSignal::new(libc::SIGINT, true)
     }
 
     #[test]
     fn a_second_signal_ends_it() {
-        let (mut ending, now) = (Ending::default(), Instant::now());
+        let (mut ending, now) = (EndSignals::default(), Instant::now());
         assert_eq!((ending.verdict(now), ending.due_in_ns(now)), (Verdict::GoOn, u64::MAX));
         ending.count(sent(libc::SIGUSR1), now);
         ending.count(sent(libc::SIGUSR1), now);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn so_does_time_after_a_warning() {
-        let (mut ending, now) = (Ending::default(), Instant::now());
+        let (mut ending, now) = (EndSignals::default(), Instant::now());
         ending.count(sent(libc::SIGTERM), now);
         assert_eq!(ending.verdict(now + 999 * MS), Verdict::GoOn);
         let warned = now + 1500 * MS;
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn reloads_and_hangups_do_not() {
-        let (mut ending, now) = (Ending::default(), Instant::now());
+        let (mut ending, now) = (EndSignals::default(), Instant::now());
         for signal in [libc::SIGHUP, libc::SIGQUIT, libc::SIGHUP] {
             ending.count(sent(signal), now);
         }
-        ending.count(Received::new(libc::SIGHUP, true), now);
+        ending.count(ForwardedSignal::new(libc::SIGHUP, true), now);
         assert_eq!((ending.verdict(now), ending.due_in_ns(now)), (Verdict::GoOn, u64::MAX));
         ending.count(sent(libc::SIGTERM), now);
         ending.count(sent(libc::SIGUSR1), now);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn keys_end_it_when_they_come_fast() {
-        let (mut ending, now) = (Ending::default(), Instant::now());
+        let (mut ending, now) = (EndSignals::default(), Instant::now());
         for second in 0..10 {
             ending.count(key(), now + 1200 * MS * second);
         }

@@ -19,36 +19,34 @@ use trackway_sys::{signal, wait};
 use trackway_window::Window;
 
 use crate::command::descendants::{self, Watch};
-use crate::command::launch::{self, AsBefore, CommandEnd, Found, Received};
+use crate::command::launch::{self, CommandEnd, Executable, ForwardedSignal, InheritedState};
 use crate::control::server::Server;
 use crate::control::{Identity, RunFolder};
 use crate::diagnosis::{Reason, unmatched_patterns};
 use crate::error::{RecordError, io_error};
-use crate::kernel::backend::{Draining, Kernel};
-use crate::kernel::filters::routing::{route_filters, stray_filters};
+use crate::kernel::backend::{KernelRecording, PreparedKernel};
+use crate::kernel::filters::routing::{find_unmatched_filters, route_filters};
 use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::recovery::in_passing;
 use crate::session::background::record_kernel;
-use crate::session::command_checks::{
-    check_filters, patterns_of, warn_of_rules, warn_of_the_static,
-};
-use crate::session::controller::{Desk, Making};
+use crate::session::command_checks::{check_filters, patterns_of, warn_if_static, warn_of_rules};
+use crate::session::controller::{ChannelDefaults, SessionController};
 use crate::session::driver::{Driver, Host, SessionEnd, user_only_filters};
-use crate::session::end_signals::{Ending, Verdict};
+use crate::session::end_signals::{EndSignals, Verdict};
 use crate::session::run_as::Account;
 use crate::session::run_options::RunOptions;
-use crate::session::silence_watch::Silence;
-use crate::session::status_line::Progress;
-use crate::session::windows::Parts;
+use crate::session::silence_watch::SilenceWatch;
+use crate::session::status_line::StatusLine;
+use crate::session::windows::SessionWindows;
 use crate::summary;
 use crate::summary::shortfall::SizeSource;
 use crate::trace::layout;
-use crate::trace::prepare::{self, Older};
-use crate::window::handle::Home;
+use crate::trace::prepare::{self, ExistingTrace};
+use crate::window::handle::WindowHandle;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// The time between two looks at a command that is not recorded any more, in ns.
+/// The time between two checks of a command that is not recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
 
 /// Checks the sizes of a specification's channels.
@@ -59,8 +57,7 @@ fn check_sizes(spec: &SessionSpec) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Rejects a specification that names processes whose kernel events are recorded: those of the
-/// command are.
+/// Rejects a specification of processes for kernel events: the command's are recorded.
 fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
     if kernel.pids.is_empty() {
         return Ok(());
@@ -70,12 +67,12 @@ fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
     Err(RecordError::Kernel(why.into(), Some(hint)))
 }
 
-/// Returns true if everything that is recorded overwrites what is older.
+/// Returns true if all channels overwrite their oldest records.
 fn is_overwriting(spec: &SessionSpec) -> bool {
     spec.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
 }
 
-/// The rules of all channels.
+/// Returns the rules of all channels.
 fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
     let rules: Vec<&str> = channels.iter().map(|(channel, _)| channel.rules.as_str()).collect();
     if rules.contains(&"*") { "*".into() } else { rules.join("\n") }
@@ -108,41 +105,42 @@ fn record_command(
     check_sizes(&spec)?;
     route_filters(&mut spec)?;
     spec.kernel.as_ref().map_or(Ok(()), check_kernel_scope)?;
-    let strays = if options.is_from_file { Vec::new() } else { stray_filters(&spec)? };
+    let unmatched_filters =
+        if options.is_from_file { Vec::new() } else { find_unmatched_filters(&spec)? };
     let (kernel, account) = options.acquire_privileged(&spec, &notices)?;
     let ignores_size_limit = signal::ignore_size_limit();
     let summary_file = options.summary_file()?;
-    let making = Making { thrifty: false, reserve: options.reserve };
+    let defaults = ChannelDefaults { starts_small: false, reserve: options.reserve };
     let of_kernel = spec.kernel.as_ref();
-    let settings = spec.channels.iter().map(|channel| making.settings(channel, of_kernel, true));
+    let settings = spec.channels.iter().map(|channel| defaults.settings(channel, of_kernel, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
     let rules = rules_of(&channels);
-    let mut found = Found::look_up(&options.command)?;
+    let mut found = Executable::find(&options.command)?;
     found.environment = account.map(Account::environment).unwrap_or_default();
-    let (home, libraries) = match spec.is_kernels_alone() {
+    let (handle, libraries) = match spec.is_kernels_alone() {
         true => (None, None),
         false => {
-            let home = Home::open_or_make(&notices)?;
-            (Some(home), Some(launch::libraries(&options.helpers)?))
+            let handle = WindowHandle::open_or_make(&notices)?;
+            (Some(handle), Some(launch::libraries(&options.helpers)?))
         }
     };
-    let window = home.as_ref().map(|home| (*home.window(), home.path.clone()));
+    let window = handle.as_ref().map(|handle| (*handle.window(), handle.path.clone()));
     let mut has_warned = false;
-    if let (Some(home), Some(libraries)) = (&home, &libraries) {
-        let filters = (strays, kernel.as_ref().map(Kernel::filters));
-        check_filters(&mut channels, filters, (&found, libraries), home.window(), &notices)?;
+    if let (Some(handle), Some(libraries)) = (&handle, &libraries) {
+        let filters = (unmatched_filters, kernel.as_ref().map(PreparedKernel::filters));
+        check_filters(&mut channels, filters, (&found, libraries), handle.window(), &notices)?;
     }
-    kernel.iter().for_each(|kernel| kernel.filters().say(&notices));
-    in_passing::settle(&notices);
-    if let (Some(home), Some(libraries)) = (&home, &libraries) {
-        warn_of_the_static(&found, kernel.is_some(), &notices);
-        has_warned = warn_of_rules(&rules, &found, libraries, home, &notices);
+    kernel.iter().for_each(|kernel| kernel.filters().report(&notices));
+    in_passing::recover_others(&notices);
+    if let (Some(handle), Some(libraries)) = (&handle, &libraries) {
+        warn_if_static(&found, kernel.is_some(), &notices);
+        has_warned = warn_of_rules(&rules, &found, libraries, handle, &notices);
     }
     let token = u64::from_le_bytes(crate::random::random()?).max(1);
-    let (mut driver, output) = prepare_driver(spec, making, token, notices)?;
-    let blocked = Received::all().block();
-    let reader = SignalReader::new(&Received::all())
+    let (mut driver, output) = prepare_driver(spec, defaults, token, notices)?;
+    let blocked = ForwardedSignal::all().block();
+    let reader = SignalReader::new(&ForwardedSignal::all())
         .map_err(|errno| RecordError::Io("read", "signals".into(), io_error(errno).into()));
     let mut recorder = ForegroundRecorder {
         options,
@@ -154,7 +152,7 @@ fn record_command(
         blocked,
         refused_before: window.as_ref().map_or(0, |(window, _)| refused(window)),
         window,
-        start: Some(Start { home, channels, kernel, found, libraries, ignores_size_limit }),
+        start: Some(Start { handle, channels, kernel, found, libraries, ignores_size_limit }),
         command: None,
         cause: None,
         is_interrupted: Cell::new(false),
@@ -163,8 +161,8 @@ fn record_command(
     };
     let recorded = driver.run(&mut recorder);
     let ended = recorder.end_command(recorded, &mut driver);
-    // What came last must not end us now.
-    while Received::next(&recorder.reader).is_some() {}
+    // Signals that came last must not end us now.
+    while ForwardedSignal::next(&recorder.reader).is_some() {}
     recorder.blocked.make_current();
     if let (Some(file), Ok(_)) = (summary_file, &ended) {
         file.write(&driver.result, &driver.notices);
@@ -176,12 +174,12 @@ fn record_command(
 /// too.
 fn prepare_driver(
     spec: SessionSpec,
-    making: Making,
+    defaults: ChannelDefaults,
     token: u64,
     notices: Notices,
 ) -> Result<(Driver, PathBuf), RecordError> {
-    let (output, room) = match &spec.output {
-        Some(output) => (output.clone(), prepare::prepare_session(output, Older::Goes)?),
+    let (output, prepared_folder) = match &spec.output {
+        Some(output) => (output.clone(), prepare::prepare_session(output, ExistingTrace::Remove)?),
         None => prepare::prepare_new("")?,
     };
     let name = format!("record-{}", std::process::id());
@@ -190,42 +188,48 @@ fn prepare_driver(
         name: if server.is_some() { name.clone() } else { String::new() },
         token: Some(token),
         uuid: crate::random::random_uuid()?,
-        path: room.path.clone(),
+        path: prepared_folder.path.clone(),
     };
     if let Some(server) = &mut server {
-        // Without it, who finds the name of a dead recorder does not know its trace.
-        let _ = server.keep(Identity { uuid: session.uuid, folder: room.path.clone() });
+        // Without it, a user who finds the name of a dead recorder cannot find its trace.
+        let _ = server.keep(Identity { uuid: session.uuid, folder: prepared_folder.path.clone() });
     }
-    let folder = std::path::absolute(&output).unwrap_or_else(|_| room.path.clone());
+    let folder = std::path::absolute(&output).unwrap_or_else(|_| prepared_folder.path.clone());
     let spec = SessionSpec { name, output: Some(folder.clone()), ..spec };
-    let mut desk = Desk::new(spec, server, session, (folder, room.place()), making);
-    desk.is_foreground = true;
-    Ok((Driver::new(desk, notices, room), output))
+    let mut controller = SessionController::new(
+        spec,
+        server,
+        session,
+        (folder, prepared_folder.trace_folder()),
+        defaults,
+    );
+    controller.is_foreground = true;
+    Ok((Driver::new(controller, notices, prepared_folder), output))
 }
 
-/// Where it is asked and told by this name; none if it cannot be, which is no reason not to record.
+/// Opens the control socket of this name; `None` if that fails, which does not prevent recording.
 fn open_server(name: &str) -> Option<Server> {
     Server::open(RunFolder::new().claim(name).ok()?).ok()
 }
 
-/// Whether a session is called as those of `trackway record` are.
+/// Returns true if the name has the form of those of `trackway record`.
 pub fn is_name_of_record(name: &str) -> bool {
     let pid = name.strip_prefix("record-");
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
-/// Events that found no place in the window, since it was made.
+/// Returns the number of events that found no entry in the window, since it was made.
 fn refused(window: &Window) -> u32 {
     window.header().events_refused.load(Ordering::Relaxed)
 }
 
-/// What is needed to start the command, and to record it from then on.
+/// State for starting the command and recording it from then on.
 struct Start {
     /// `None`: no user events are recorded.
-    home: Option<Home>,
+    handle: Option<WindowHandle>,
     channels: Vec<(ChannelSettings, u32)>,
-    kernel: Option<Kernel>,
-    found: Found,
+    kernel: Option<PreparedKernel>,
+    found: Executable,
     /// `None`: the command is run without the library.
     libraries: Option<Vec<PathBuf>>,
     ignores_size_limit: bool,
@@ -237,15 +241,15 @@ impl Start {
         &self,
         token: u64,
         signals: SignalSet,
-        kernel: Option<&Draining>,
+        kernel: Option<&KernelRecording>,
     ) -> Result<Child, RecordError> {
-        let as_before = AsBefore {
+        let inherited = InheritedState {
             signals,
             ignores_size_limit: self.ignores_size_limit,
-            files_limit: kernel.and_then(Draining::files_limit),
+            files_limit: kernel.and_then(KernelRecording::files_limit),
         };
-        let entrance = kernel.and_then(Draining::entrance);
-        self.found.start(token, self.libraries.as_deref(), as_before, entrance)
+        let pre_exec_hook = kernel.and_then(KernelRecording::pre_exec_hook);
+        self.found.start(token, self.libraries.as_deref(), inherited, pre_exec_hook)
     }
 }
 
@@ -255,10 +259,10 @@ struct TracedCommand {
     /// Becomes readable when it ends; `None`: there was no descriptor left.
     process: Option<Fd>,
     descendants: Watch,
-    /// Signals that have asked for an end.
-    ending: Ending,
-    status: Progress,
-    silence: Silence,
+    /// Signals that request an end.
+    ending: EndSignals,
+    status: StatusLine,
+    silence: SilenceWatch,
 }
 
 impl TracedCommand {
@@ -267,16 +271,16 @@ impl TracedCommand {
             process: wait::process_fd(child.id()).ok(),
             descendants: Watch::begin(child.id()),
             child,
-            ending: Ending::default(),
-            status: Progress::new(),
+            ending: EndSignals::default(),
+            status: StatusLine::new(),
             // A user who wants kernel events may want no others.
-            silence: Silence::new(window).only_if(!has_kernel),
+            silence: SilenceWatch::new(window).only_if(!has_kernel),
         }
     }
 
-    /// Passes signals on to the command, and takes note of those that ask for an end.
+    /// Forwards signals to the command, and notes those that request an end.
     fn forward(&mut self, reader: &SignalReader) {
-        while let Some(received) = Received::next(reader) {
+        while let Some(received) = ForwardedSignal::next(reader) {
             if let Some(forwarded) = received.forwarded() {
                 // The command may have ended; it is waited for only later.
                 let _ = signal::send(self.child.id(), forwarded);
@@ -309,7 +313,7 @@ struct ForegroundRecorder<'a> {
     /// The folder of the trace, as the user named it.
     output: PathBuf,
     rules: String,
-    /// Whether a warning about the rules was given.
+    /// True if a warning about the rules was given.
     has_warned: bool,
     token: u64,
     reader: SignalReader,
@@ -322,7 +326,7 @@ struct ForegroundRecorder<'a> {
     start: Option<Start>,
     command: Option<TracedCommand>,
     cause: Option<Cause>,
-    /// Whether a signal has interrupted the end of the recording.
+    /// True if a signal has interrupted the end of the recording.
     is_interrupted: Cell<bool>,
     /// Names of the events of the session, and processes that have or had the library, as they were
     /// before the window was left.
@@ -333,19 +337,22 @@ struct ForegroundRecorder<'a> {
 impl Host for ForegroundRecorder<'_> {
     fn begin(&mut self, driver: &mut Driver, _: &[Planned], _: bool) -> Result<(), RecordError> {
         let Some(mut start) = self.start.take() else { return Err(RecordError::Lost("it began")) };
-        let session = (driver.desk.session.clone(), driver.room.place());
-        let mut parts = match start.home.take() {
-            Some(home) => {
-                Parts::begin_own(home, session, std::mem::take(&mut start.channels), false)?
-            }
-            None => Parts::begin_without(session)?,
+        let session = (driver.controller.session.clone(), driver.prepared_folder.trace_folder());
+        let mut windows = match start.handle.take() {
+            Some(handle) => SessionWindows::begin_own(
+                handle,
+                session,
+                std::mem::take(&mut start.channels),
+                false,
+            )?,
+            None => SessionWindows::begin_without(session)?,
         };
-        parts.keep_flight_recorders();
+        windows.keep_flight_recorders();
         let (token, blocked) = (self.token, self.blocked);
         let window = self.window.as_ref().map(|(window, _)| *window);
         let command = &mut self.command;
         let kernel = start.kernel.take();
-        driver.enter(parts, kernel, |kernel| {
+        driver.enter(windows, kernel, |kernel| {
             let child = start.start(token, blocked, kernel)?;
             *command = Some(TracedCommand::new(child, window, kernel.is_some()));
             Ok(())
@@ -355,30 +362,30 @@ impl Host for ForegroundRecorder<'_> {
     fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>) {
         if begun.is_err() {
             // A folder that was there before stays, empty.
-            let place = driver.room.place();
+            let place = driver.prepared_folder.trace_folder();
             ["ust", layout::KERNEL].iter().for_each(|ours| drop(place.remove_below(&[ours])));
-            driver.room.remove_new();
+            driver.prepared_folder.remove_new();
         }
     }
 
     fn poll(&mut self, driver: &mut Driver) -> u64 {
-        let (notices, is_followed) = (&driver.notices, driver.desk.is_followed());
-        driver.desk.attend_kernel(notices);
-        let (Some(parts), Some(command)) = (&mut driver.parts, &mut self.command) else {
+        let (notices, is_followed) = (&driver.notices, driver.controller.is_followed());
+        driver.controller.poll_kernel(notices);
+        let (Some(windows), Some(command)) = (&mut driver.windows, &mut self.command) else {
             return UNRECORDED_PERIOD_NS;
         };
-        parts.set_followed(is_followed);
-        let period_ns = match parts.tick(notices) {
+        windows.set_followed(is_followed);
+        let period_ns = match windows.tick(notices) {
             Ok(period_ns) => period_ns,
             Err(error) => {
                 notices.clear_status();
-                notices.say(format_args!("{error}"));
+                notices.report(format_args!("{error}"));
                 driver.end();
                 return 0;
             }
         };
-        if let Some(recording) = parts.own() {
-            let channels = &driver.desk.machine.spec().channels[..];
+        if let Some(recording) = windows.own() {
+            let channels = &driver.controller.machine.spec().channels[..];
             command.silence.explain((&recording.totals(), channels), command.child.id(), notices);
             if notices.wants_status() {
                 command.status.show(notices, recording);
@@ -405,10 +412,10 @@ impl Host for ForegroundRecorder<'_> {
         match command.ending.verdict(Instant::now()) {
             Verdict::GoOn => false,
             Verdict::Warn(signal, left) => {
-                driver.notices.say(format_args!(
+                driver.notices.report(format_args!(
                     "the command still runs after {}: the recording ends without it in {} s, or \
                      at the next such signal",
-                    Received::name_of(signal),
+                    ForwardedSignal::name_of(signal),
                     left.as_secs_f64().ceil()
                 ));
                 false
@@ -420,15 +427,15 @@ impl Host for ForegroundRecorder<'_> {
         }
     }
 
-    fn prepare_end(&mut self, driver: &Driver, parts: &Parts) {
+    fn prepare_end(&mut self, driver: &Driver, windows: &SessionWindows) {
         if self.cause == Some(Cause::Command) {
             self.report_alive(&driver.notices);
         }
         if self.cause.is_some() {
             // Only those that come from now on interrupt the end.
-            while Received::next(&self.reader).is_some() {}
+            while ForwardedSignal::next(&self.reader).is_some() {}
         }
-        self.names = parts.own().map(Recording::event_names).unwrap_or_default();
+        self.names = windows.own().map(Recording::event_names).unwrap_or_default();
         let window = self.window.as_ref().map(|(window, _)| window);
         self.in_table = window.map(descendants::in_table).unwrap_or_default();
     }
@@ -436,7 +443,7 @@ impl Host for ForegroundRecorder<'_> {
     fn is_interrupted(&self) -> bool {
         // Otherwise signals are for the command, which goes on.
         while self.cause.is_some()
-            && let Some(received) = Received::next(&self.reader)
+            && let Some(received) = ForwardedSignal::next(&self.reader)
         {
             self.is_interrupted.set(self.is_interrupted.get() | received.interrupts());
         }
@@ -449,22 +456,22 @@ impl Host for ForegroundRecorder<'_> {
             && !self.options.is_from_file
             && self.options.helpers.is_empty();
         if !is_kernel_only {
-            end.user.say(notices, &self.output, is_overwriting(spec));
+            end.user.report(notices, &self.output, is_overwriting(spec));
         }
         if let Some(command) = &mut self.command {
-            command.descendants.finish().say(&self.in_table, notices);
+            command.descendants.finish().report(&self.in_table, notices);
         }
         if self.is_interrupted.get() {
-            notices.say(format_args!("interrupted: not everything was written"));
+            notices.report(format_args!("interrupted: not everything was written"));
             notices.hint(format_args!("trackway recover completes it"));
         }
         self.report_unmatched(notices);
         self.report_user_events(spec, end, notices);
         end.report_kernel(is_kernel_only.then_some(self.output.as_path()), notices);
-        driver.pause.say(notices);
+        driver.pause.report(notices);
         if let Some((window, path)) = &self.window {
             let refused = refused(window).saturating_sub(self.refused_before);
-            summary::say_refused(notices, refused, path);
+            summary::report_refused(notices, refused, path);
         }
     }
 }
@@ -473,7 +480,7 @@ impl ForegroundRecorder<'_> {
     fn report_alive(&self, notices: &Notices) {
         let alive = descendants::holding(self.token);
         if alive > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{alive} process{} of the command still run{}; recording ends with the command",
                 if alive == 1 { "" } else { "es" },
                 if alive == 1 { "s" } else { "" },
@@ -491,7 +498,8 @@ impl ForegroundRecorder<'_> {
         }
     }
 
-    /// Reports why there are no user events, or what would have kept those that were lost.
+    /// Reports the reasons why there are no user events, or the settings that would have kept those
+    /// that were lost.
     fn report_user_events(&self, spec: &SessionSpec, end: &SessionEnd, notices: &Notices) {
         let user = &end.user;
         // A writer may be killed in its first event. A user who wants kernel events may want no
@@ -527,10 +535,10 @@ impl ForegroundRecorder<'_> {
         };
         let notices = &driver.notices;
         if let Err(error) = recorded {
-            notices.say(format_args!("{error}"));
+            notices.report(format_args!("{error}"));
         } else if self.cause.is_none() {
             let name = &driver.spec().name;
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "session {name} was destroyed: the command goes on, and is not recorded"
             ));
         }
@@ -540,9 +548,9 @@ impl ForegroundRecorder<'_> {
             None => self.wait_unrecorded(&mut command)?,
         };
         if let Some(signal) = ended_by {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} has ended the recording: the command (process {}) goes on, and is not recorded",
-                Received::name_of(signal),
+                ForwardedSignal::name_of(signal),
                 command.child.id()
             ));
             return Ok(CommandEnd::Exited(launch::status_of_signal(signal)));

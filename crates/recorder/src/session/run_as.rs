@@ -10,20 +10,20 @@ use crate::error::RecordError;
 use crate::notices::Notices;
 use crate::session::window_watch::number_of;
 
-/// Somebody as whom a command is to run.
+/// A user as whom a command is to run.
 pub(crate) struct Account {
     uid: u32,
     gid: u32,
     name: String,
     home: OsString,
-    /// By whom that is wished, if not by who calls us.
-    by: &'static str,
+    /// Suffix of the notice that names the account.
+    suffix: &'static str,
 }
 
 impl Account {
     const PATH_BYTES_MAX: usize = 4096;
 
-    /// The user of this name, or number.
+    /// Returns the account of the user of this name, or number.
     pub(crate) fn of(user: &str) -> Result<Self, RecordError> {
         let refused = |why: String, hint: &str| {
             RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))
@@ -39,16 +39,17 @@ impl Account {
     }
 
     fn of_number(uid: u32) -> Option<Self> {
-        let mut room = [0; Self::PATH_BYTES_MAX];
-        let (gid, length) = users::account_of(uid, &mut room)?;
-        let home = OsStr::from_bytes(&room[..length]).to_owned();
-        let length = users::name_of(uid, &mut room);
-        let name = String::from_utf8_lossy(&room[..length]).into_owned();
-        Some(Self { uid, gid, name, home, by: "" })
+        let mut buffer = [0; Self::PATH_BYTES_MAX];
+        let (gid, length) = users::account_of(uid, &mut buffer)?;
+        let home = OsStr::from_bytes(&buffer[..length]).to_owned();
+        let length = users::name_of(uid, &mut buffer);
+        let name = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        Some(Self { uid, gid, name, home, suffix: "" })
     }
 
-    /// Who called sudo(8): nothing that follows needs root, so the command runs as, and the trace
-    /// belongs to, that user, whose window the recorder serves. `None`: nobody did.
+    /// Returns the user who called sudo(8): nothing that follows needs root, so the command runs as
+    /// that user, the trace belongs to that user, and the recorder serves that user's window.
+    /// `None`: sudo(8) was not used.
     pub(crate) fn invoking() -> Result<Option<Self>, RecordError> {
         if crate::common::user::user() != 0 {
             return Ok(None);
@@ -66,20 +67,21 @@ impl Account {
         if uid == 0 {
             return Ok(None);
         }
-        let unknown = || Self { uid, gid, name: format!("user {uid}"), home: "/".into(), by: "" };
+        let unknown =
+            || Self { uid, gid, name: format!("user {uid}"), home: "/".into(), suffix: "" };
         let account = Self::of_number(uid).unwrap_or_else(unknown);
-        Ok(Some(Self { gid, by: " (sudo)", ..account }))
+        Ok(Some(Self { gid, suffix: " (sudo)", ..account }))
     }
 
     /// Becomes that user, for good.
     pub(crate) fn enter(&self, notices: &Notices) -> Result<(), RecordError> {
         let name = CString::new(self.name.as_str()).unwrap_or_default();
         trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
-        notices.say(format_args!("recording as {}{}", self.name, self.by));
+        notices.report(format_args!("recording as {}{}", self.name, self.suffix));
         Ok(())
     }
 
-    /// What its programs find in their environment, as runuser(1) has it.
+    /// Returns variables for the environment of its programs, as runuser(1) sets them.
     pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
         let Self { name, home, .. } = self;
         vec![("USER", name.clone().into()), ("LOGNAME", name.into()), ("HOME", home)]

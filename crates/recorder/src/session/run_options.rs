@@ -1,4 +1,4 @@
-//! Options of one run of `trackway record`: what is not part of the session's specification.
+//! Options of one run of `trackway record` that are not part of the session's specification.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use trackway_session::{Reserve, SessionSpec};
 
 use crate::error::RecordError;
-use crate::kernel::backend::Kernel;
+use crate::kernel::backend::PreparedKernel;
 use crate::kernel::filters::routing::shared_filters;
 use crate::kernel::request::KernelRequest;
 use crate::notices::Notices;
@@ -25,16 +25,16 @@ pub struct RunOptions {
     pub user: Option<String>,
     /// The writer path of the channels.
     pub reserve: Reserve,
-    /// Whether kernel events of all processes are recorded, not of the command alone.
+    /// True if kernel events of all processes are recorded, not of the command alone.
     pub is_system_wide: bool,
-    /// Whether the specification was read from a file.
+    /// True if the specification was read from a file.
     pub is_from_file: bool,
     /// The file for the summary, as JSON.
     pub summary_json: Option<PathBuf>,
 }
 
 impl RunOptions {
-    /// Prepares what needs root, then enters the account of the user whose recording it is.
+    /// Prepares the work that needs root, then enters the account of the user of the recording.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl RunOptions {
         &self,
         spec: &SessionSpec,
         notices: &Notices,
-    ) -> Result<(Option<Kernel>, Option<Account>), RecordError> {
+    ) -> Result<(Option<PreparedKernel>, Option<Account>), RecordError> {
         let account = match self.user.as_deref() {
             Some(user) => Some(Account::of(user)?),
             None => Account::invoking()?,
@@ -55,13 +55,13 @@ impl RunOptions {
                 follows_command: !self.command.is_empty() && !self.is_system_wide,
                 is_stopped: false,
             };
-            Kernel::prepare(&request, notices)
+            PreparedKernel::prepare(&request, notices)
         });
         let kernel = kernel.transpose()?;
         if let Some(account) = &account {
             account.enter(notices)?;
-            // The files that root opened are not for other processes of the user: one of them
-            // could have another's events recorded, or write to what is recorded.
+            // The files that root opened are not for other processes of the user: one of them could
+            // record another user's events, or write to the recording.
             if kernel.is_none() {
                 trackway_sys::process::show_itself().map_err(RecordError::User)?;
             }

@@ -10,17 +10,17 @@ use crate::diagnosis::{Scope, Selection, diagnose_in};
 use crate::notices::Notices;
 use crate::recording::totals::Totals;
 
-/// How long a command may run without an event before the reasons are reported.
+/// Longest time that a command may run without an event before the reasons are reported.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Waits for a command's first event.
-pub(crate) struct Silence {
+pub(crate) struct SilenceWatch {
     /// When it began; `None` once there was an event, or the reasons were reported.
     since: Option<Instant>,
     window: Option<Window>,
 }
 
-impl Silence {
+impl SilenceWatch {
     /// Begins now.
     pub(crate) fn new(window: Option<Window>) -> Self {
         Self { since: Some(Instant::now()), window }
@@ -45,10 +45,10 @@ impl Silence {
         } else if since.elapsed() >= SILENCE_MAX {
             self.since = None;
             let scope = Scope::Only(descendants::family(command));
-            // First the reasons: whoever reads the message may end the command.
+            // First the reasons: a user who reads the message may end the command.
             let selection = Selection::of(channels.iter());
             let reasons = diagnose_in(&selection, self.window.as_ref(), &scope);
-            notices.say(format_args!("no event for {} seconds", SILENCE_MAX.as_secs()));
+            notices.report(format_args!("no event for {} seconds", SILENCE_MAX.as_secs()));
             for reason in reasons {
                 reason.report(notices);
             }

@@ -1,8 +1,8 @@
 //! Snapshots that users' processes are the reason for: by asking for one, or by their death.
 //!
-//! Such a snapshot takes room on the recorder's disk, so another user is the reason for one every
-//! ten seconds at most, and for a hundred in all. Main invariant: each user has limits of his own,
-//! and what comes too soon is made later, once, and is not forgotten.
+//! Such a snapshot takes space on the recorder's disk. So another user's processes can cause one
+//! every ten seconds at most, and a hundred in all. Main invariant: each user has limits of their
+//! own; a snapshot that is requested too soon is made later, once, and is not forgotten.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ const OTHERS_MAX: u32 = 100;
 
 /// Reasons for a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reasons {
-    /// A program asked for one.
+pub(crate) struct SnapshotTriggers {
+    /// True if a program requested one.
     pub(crate) is_asked: bool,
     /// Processes that crashed.
     pub(crate) crashes: Vec<Crash>,
 }
 
-impl Reasons {
+impl SnapshotTriggers {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -33,21 +33,21 @@ impl Reasons {
     }
 }
 
-/// What users have been the reason for, by their numbers.
+/// Pending snapshots and their limits, by user number.
 #[derive(Debug, Default)]
-pub(crate) struct Unasked(BTreeMap<u32, User>);
+pub(crate) struct SnapshotQuota(BTreeMap<u32, User>);
 
 #[derive(Debug, Default)]
 struct User {
-    waiting: Reasons,
+    waiting: SnapshotTriggers,
     /// Snapshots so far, and when the next may be, in ns.
     count: u32,
     due_ns: u64,
 }
 
-impl Unasked {
-    /// Takes in reasons that came from this user's processes. Of a crash the first is kept.
-    pub(crate) fn want(&mut self, uid: u32, reasons: Reasons) {
+impl SnapshotQuota {
+    /// Adds triggers from this user's processes. Of crashes the first is kept.
+    pub(crate) fn request(&mut self, uid: u32, reasons: SnapshotTriggers) {
         if reasons.is_empty() {
             return;
         }
@@ -58,13 +58,14 @@ impl Unasked {
         }
     }
 
-    /// Reasons whose time has come at `now_ns`, of all users together: one snapshot has all.
-    pub(crate) fn due(&mut self, now_ns: u64) -> Reasons {
-        let mut due = Reasons::default();
+    /// Returns the triggers that are due at `now_ns`, of all users together: one snapshot serves
+    /// all.
+    pub(crate) fn due(&mut self, now_ns: u64) -> SnapshotTriggers {
+        let mut due = SnapshotTriggers::default();
         for (&uid, user) in self.0.iter_mut().filter(|(_, user)| !user.waiting.is_empty()) {
             if uid != crate::common::user::user() {
                 if user.count == OTHERS_MAX {
-                    user.waiting = Reasons::default();
+                    user.waiting = SnapshotTriggers::default();
                 }
                 if user.waiting.is_empty() || now_ns < user.due_ns {
                     continue;
@@ -84,36 +85,37 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn asked() -> Reasons {
-        Reasons { is_asked: true, ..Reasons::default() }
+    fn requested() -> SnapshotTriggers {
+        SnapshotTriggers { is_asked: true, ..SnapshotTriggers::default() }
     }
 
     #[test]
     fn what_comes_too_soon_is_made_later_once_and_no_user_waits_for_another() {
         let (ann, bob) = (crate::common::user::user() + 1, crate::common::user::user() + 2);
-        let mut unasked = Unasked::default();
-        let died = |pid| Reasons { crashes: vec![Crash { pid, signal: 11 }], is_asked: false };
-        unasked.want(ann, asked());
-        assert_eq!(unasked.due(SECOND), asked());
+        let mut snapshot_quota = SnapshotQuota::default();
+        let died =
+            |pid| SnapshotTriggers { crashes: vec![Crash { pid, signal: 11 }], is_asked: false };
+        snapshot_quota.request(ann, requested());
+        assert_eq!(snapshot_quota.due(SECOND), requested());
         for pid in 1..=3 {
-            unasked.want(ann, died(pid));
+            snapshot_quota.request(ann, died(pid));
         }
-        assert_eq!(unasked.due(2 * SECOND), Reasons::default());
-        unasked.want(bob, asked());
-        assert_eq!(unasked.due(3 * SECOND), asked());
-        assert_eq!(unasked.due(10 * SECOND), Reasons::default());
-        assert_eq!(unasked.due(11 * SECOND), died(1));
-        assert_eq!(unasked.due(40 * SECOND), Reasons::default(), "once");
+        assert_eq!(snapshot_quota.due(2 * SECOND), SnapshotTriggers::default());
+        snapshot_quota.request(bob, requested());
+        assert_eq!(snapshot_quota.due(3 * SECOND), requested());
+        assert_eq!(snapshot_quota.due(10 * SECOND), SnapshotTriggers::default());
+        assert_eq!(snapshot_quota.due(11 * SECOND), died(1));
+        assert_eq!(snapshot_quota.due(40 * SECOND), SnapshotTriggers::default(), "once");
     }
 
     #[test]
     fn another_user_is_the_reason_for_so_many_and_the_own_for_all() {
-        let mut unasked = Unasked::default();
+        let mut snapshot_quota = SnapshotQuota::default();
         let mut made = |uid: u32| {
             (0..2 * OTHERS_MAX)
                 .filter(|number| {
-                    unasked.want(uid, asked());
-                    unasked.due(u64::from(*number) * PERIOD_NS).is_asked
+                    snapshot_quota.request(uid, requested());
+                    snapshot_quota.due(u64::from(*number) * PERIOD_NS).is_asked
                 })
                 .count()
         };

@@ -6,16 +6,16 @@ use crate::common::numbers::Grouped;
 use crate::notices::Notices;
 use crate::recording::Recording;
 
-/// How often it is shown.
+/// Period at which it is shown.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// The line that shows how it goes.
-pub(crate) struct Progress {
+pub(crate) struct StatusLine {
     shown: Instant,
     events: u64,
 }
 
-impl Progress {
+impl StatusLine {
     pub(crate) fn new() -> Self {
         Self { shown: Instant::now(), events: 0 }
     }

@@ -1,4 +1,4 @@
-//! How a recording went, as JSON: `trackway record --summary-json FILE`.
+//! Results of a recording, as JSON: `trackway record --summary-json FILE`.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -19,18 +19,18 @@ pub(crate) struct SummaryFile {
     file: File,
 }
 
-/// How a recording went.
+/// The results of a recording.
 #[derive(Debug)]
 pub(crate) struct RunResult {
     /// Its trace.
     pub(crate) folder: PathBuf,
     /// The events of programs; `None`: the trace is not complete.
     pub(crate) programs: Option<Summary>,
-    /// The kernel's events, if they were recorded.
+    /// The results for kernel events, if they were recorded.
     kernel: Option<Summary>,
-    /// Whether some of those could not be written.
+    /// True if some of those could not be written.
     lacks_kernel: bool,
-    /// How the command ended, if there was one, and it has ended.
+    /// The end of the command, if there was one, and it has ended.
     pub(crate) command: Option<CommandEnd>,
 }
 
@@ -45,24 +45,24 @@ impl SummaryFile {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Writes how it went. What cannot be written is reported: the recording is over.
+    /// Writes the results. A failure is only reported: the recording is over.
     pub(crate) fn write(mut self, result: &RunResult, notices: &Notices) {
         let written = serde_json::to_writer_pretty(&self.file, &result.to_json(notices))
             .map_err(io::Error::from)
             .and_then(|()| self.file.write_all(b"\n"));
         if let Err(error) = written {
-            notices.say(format_args!("{}", RecordError::io("write", self.path)(error)));
+            notices.report(format_args!("{}", RecordError::io("write", self.path)(error)));
         }
     }
 }
 
 impl RunResult {
-    /// Of a recording into this folder, of which nothing is known yet.
+    /// Makes the results of a recording into this folder, still empty.
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder, programs: None, kernel: None, lacks_kernel: false, command: None }
     }
 
-    /// Keeps how the recording of the kernel's events went.
+    /// Notes the results for kernel events.
     pub(crate) fn note_kernel(&mut self, summary: &backend::Summary) {
         self.kernel = Some(summary.counts());
         self.lacks_kernel = !summary.is_whole();
@@ -97,7 +97,8 @@ fn object(summary: &Summary) -> Value {
     object.into()
 }
 
-/// Sizes of buffers that would have kept what was lost, about, by channel; those that are known.
+/// Returns the estimated sizes of buffers that would have kept the lost events, by channel, as far
+/// as they are known.
 fn enough(summary: &Summary) -> Map<String, Value> {
     let known = summary.shortfalls.iter().filter(|one| one.roomless > 0);
     let sizes = known.filter_map(|one| Some((one.channel.clone(), one.enough_bytes?.into())));
@@ -108,7 +109,7 @@ fn object_of_kernel(summary: &Summary) -> Value {
     counts(summary).into()
 }
 
-/// What is counted of both.
+/// Returns the counts of both.
 fn counts(summary: &Summary) -> Map<String, Value> {
     let lost = summary.lost_by_event.iter().map(|(name, lost)| (name.clone(), (*lost).into()));
     let lost: Map<String, Value> = lost.collect();

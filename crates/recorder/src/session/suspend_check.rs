@@ -1,4 +1,4 @@
-//! Whether the recorder itself stood still.
+//! Detection of times in which the recorder itself was stopped.
 
 use std::time::{Duration, Instant};
 
@@ -8,43 +8,45 @@ use crate::window::lease::LEASE_NS;
 /// The lease, less the time after which it is renewed at the latest.
 const STANDSTILL_MIN: Duration = Duration::from_millis(LEASE_NS / 1_000_000 - 500);
 
-/// Notices when this process stood still (SIGSTOP, a stuck disk) so long that the lease may have
-/// run out: writers take the recorder for dead then, and what they do is nobody's and uncounted.
+/// Detects that this process was stopped (SIGSTOP, a stuck disk) for so long that the lease may
+/// have run out: writers take the recorder for dead then, and their events are lost without being
+/// counted.
 #[derive(Debug)]
-pub(crate) struct Pause {
+pub(crate) struct SuspendCheck {
     looked: Instant,
     longest: Duration,
 }
 
-impl Pause {
+impl SuspendCheck {
     pub(crate) fn new() -> Self {
         Self { looked: Instant::now(), longest: Duration::ZERO }
     }
 
-    /// One look, in each round of the loop that also renews the lease.
-    pub(crate) fn look(&mut self, notices: &Notices) {
+    /// Checks the time since the previous call, in each round of the loop that also renews the
+    /// lease.
+    pub(crate) fn check(&mut self, notices: &Notices) {
         let stood = self.looked.elapsed();
         self.looked = Instant::now();
         if stood >= STANDSTILL_MIN {
             self.longest = self.longest.max(stood);
-            Self::say_one(notices, stood);
+            Self::report_stop(notices, stood);
         }
     }
 
-    /// What was done since the last look is none.
-    pub(crate) fn look_away(&mut self) {
+    /// Restarts the measurement after work that is no stop.
+    pub(crate) fn restart(&mut self) {
         self.looked = Instant::now();
     }
 
-    /// Says the longest again, at the end.
-    pub(crate) fn say(&self, notices: &Notices) {
+    /// Reports the longest stop again, at the end.
+    pub(crate) fn report(&self, notices: &Notices) {
         if self.longest > Duration::ZERO {
-            Self::say_one(notices, self.longest);
+            Self::report_stop(notices, self.longest);
         }
     }
 
-    fn say_one(notices: &Notices, stood: Duration) {
-        notices.say(format_args!(
+    fn report_stop(notices: &Notices, stood: Duration) {
+        notices.report(format_args!(
             "the recorder was stopped for {} s: events of that time may be missing, uncounted",
             stood.as_secs()
         ));

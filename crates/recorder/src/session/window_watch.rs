@@ -1,8 +1,9 @@
-//! Whose windows a session records, and which of them are there: found as they appear, by inotify,
-//! in the folder that all users' windows lie in.
+//! The windows that a session records: found as they appear, by inotify, in the folder of all
+//! users' windows.
 //!
-//! Whoever can make files there can call them as he likes. A window is a user's if the file is his;
-//! what else is wrong with it is found when it is opened. Every list here has a named maximum.
+//! Any user who can make files there can choose their names. A window is a user's if the file
+//! belongs to that user; other faults are found when it is opened. Every list here has a named
+//! maximum.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CString;
@@ -22,42 +23,43 @@ use trackway_window::OpenError;
 
 use crate::error::{RecordError, io_error};
 use crate::notices::Notices;
-use crate::window::handle::{self, Home};
+use crate::window::handle::{self, WindowHandle};
 
 /// Most windows that one user may have in a session's life: each takes address space for good.
 const WINDOWS_PER_USER_MAX: u32 = 16;
-/// Most names that wait to be looked at.
+/// Most names that wait to be examined.
 const WAITING_MAX: usize = 4096;
-/// Most names that are looked at in one turn.
+/// Most names that are examined in one turn.
 const TURN_MAX: usize = 16;
-/// Most users whose windows could not be recorded that are remembered, and told of.
+/// Most users without a recorded window that are remembered and reported.
 const REFUSED_MAX: usize = 256;
-/// Least time between two looks at what has come, in ns.
+/// Least time between two reads of new names, in ns.
 const REST_NS: u64 = 5_000_000;
-/// How long after a failure that may pass a window is tried again, in ns; each time twice as long.
+/// Time until the next attempt after a transient failure to open a window, in ns; doubled each
+/// time.
 const RETRY_NS: u64 = 5_000_000_000;
-/// How long after names were dropped the whole folder is read, in ns.
+/// Time after which the whole folder is read because names were dropped, in ns.
 const RESCAN_NS: u64 = 1_000_000_000;
 
-/// Whose windows.
+/// The users whose windows are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The recorder's user's, and no other: a session as anybody has it.
+    /// The recorder's user alone: the default of sessions.
     Own,
-    /// These users', whether or not they are there.
+    /// These users, whether or not they have a window.
     These(Vec<u32>),
-    /// Those of all users who have one.
+    /// All users who have a window.
     All,
-    /// Nobody's: programs are not recorded.
-    Nobody,
+    /// No user: only kernel events are recorded.
+    NoUser,
 }
 
 impl Scope {
-    /// As a session's users are written.
+    /// Parses a session's list of users.
     ///
     /// # Errors
     ///
-    /// If there is no such user, or this one may not record him.
+    /// If there is no such user, or this one may not record that user.
     pub(crate) fn of(users: &[String]) -> Result<Self, RecordError> {
         let own = crate::common::user::user();
         let refuse = |why: String| {
@@ -83,13 +85,13 @@ impl Scope {
         Ok(if uids.is_empty() { Self::Own } else { Self::These(uids.into_iter().collect()) })
     }
 
-    /// Users whose windows are made where they have none, so that nothing of their programs is
-    /// missed: those that were named, and this one.
+    /// Returns the users whose windows are made if missing, so that no event of their programs is
+    /// lost: those that were named, and this one.
     fn made_for(&self) -> Vec<u32> {
         match self {
             Self::Own | Self::All => vec![crate::common::user::user()],
             Self::These(uids) => uids.clone(),
-            Self::Nobody => Vec::new(),
+            Self::NoUser => Vec::new(),
         }
     }
 
@@ -98,14 +100,14 @@ impl Scope {
             Self::Own => uid == crate::common::user::user(),
             Self::These(uids) => uids.contains(&uid),
             Self::All => true,
-            Self::Nobody => false,
+            Self::NoUser => false,
         }
     }
 }
 
-/// The number of a user that was given by name or number.
+/// Returns the number of a user that was given by name or number.
 pub(crate) fn number_of(user: &str) -> Option<u32> {
-    // 4294967295 is nobody: setresuid(2) takes it for "as it is".
+    // 4294967295 is no user: setresuid(2) takes it for "as it is".
     match user.parse::<u32>() {
         Ok(number) => (number != u32::MAX).then_some(number),
         Err(_) => user_called(&CString::new(user).ok()?),
@@ -114,7 +116,7 @@ pub(crate) fn number_of(user: &str) -> Option<u32> {
 
 /// The windows of a session's users, as they appear.
 #[derive(Debug)]
-pub(crate) struct Finder {
+pub(crate) struct WindowFinder {
     scope: Scope,
     folder: PathBuf,
     names: Option<Names>,
@@ -122,14 +124,14 @@ pub(crate) struct Finder {
     waiting: VecDeque<u32>,
     /// When the whole folder is to be read, in ns.
     rescan_ns: Option<u64>,
-    /// When names are taken again, in ns: whoever makes files without end does not keep the
-    /// recorder from its work.
+    /// Time at which names are read again, in ns: a process that makes files without end must not
+    /// keep the recorder from its work.
     rest_ns: u64,
     /// Windows that were opened, by user.
     opened: BTreeMap<u32, u32>,
     refused: BTreeMap<u32, Refused>,
     /// Users whose windows are not recorded because there are too many.
-    beyond: BTreeSet<u32>,
+    excess_users: BTreeSet<u32>,
 }
 
 /// A user whose window is not recorded.
@@ -141,8 +143,8 @@ struct Refused {
     retry: Option<(u64, u64)>,
 }
 
-impl Finder {
-    /// Of these users. Watches the folder from here on.
+impl WindowFinder {
+    /// Makes a finder for these users, which watches the folder from here on.
     pub(crate) fn new(scope: Scope) -> Result<Self, RecordError> {
         let folder = handle::folder();
         let watch = || {
@@ -151,7 +153,7 @@ impl Finder {
             Names::of(&path).map_err(fail)
         };
         let names = match scope {
-            Scope::Own | Scope::Nobody => None,
+            Scope::Own | Scope::NoUser => None,
             Scope::These(_) | Scope::All => Some(watch()?),
         };
         Ok(Self {
@@ -163,7 +165,7 @@ impl Finder {
             rest_ns: 0,
             opened: BTreeMap::new(),
             refused: BTreeMap::new(),
-            beyond: BTreeSet::new(),
+            excess_users: BTreeSet::new(),
         })
     }
 
@@ -171,41 +173,39 @@ impl Finder {
         &self.scope
     }
 
-    /// What to wait for.
+    /// Returns the descriptor to wait for.
     pub(crate) fn fd(&self) -> Option<i32> {
         let names = self.names.as_ref().filter(|_| monotonic_ns() >= self.rest_ns);
         names.map(|names| names.fd().raw())
     }
 
-    /// How long until the next look at the latest, in ns; none: until there is something to wait
-    /// for.
+    /// Returns the longest time until the next poll, in ns; `None`: until the descriptor is ready.
     pub(crate) fn patience_ns(&self) -> Option<u64> {
         let rest_ns = self.rest_ns.saturating_sub(monotonic_ns());
         (rest_ns > 0 || !self.waiting.is_empty()).then_some(rest_ns.min(REST_NS))
     }
 
-    /// Whether windows wait to be opened that have been found.
+    /// Returns true if windows that were found wait to be opened.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Users that are not recorded because there are too many.
-    pub(crate) fn beyond(&self) -> usize {
-        self.beyond.len()
+    /// Returns the number of users that are not recorded because there are too many.
+    pub(crate) fn excess_users(&self) -> usize {
+        self.excess_users.len()
     }
 
-    /// Opens the windows that are there at the beginning: of users who have none, they are made
-    /// where that is wanted.
+    /// Opens the windows that exist at the beginning, and makes missing ones of the named users.
     pub(crate) fn make(
         &mut self,
         now_ns: u64,
         notices: &Notices,
-    ) -> Vec<(u32, Result<Home, RecordError>)> {
+    ) -> Vec<(u32, Result<WindowHandle, RecordError>)> {
         let mut made = Vec::new();
         for uid in self.scope.made_for() {
             let opened = match uid == crate::common::user::user() {
-                true => Home::open_or_make(notices),
-                false => Home::open_for(&self.folder, uid, true),
+                true => WindowHandle::open_or_make(notices),
+                false => WindowHandle::open_for(&self.folder, uid, true),
             };
             *self.opened.entry(uid).or_default() += 1;
             if opened.is_err() {
@@ -216,14 +216,14 @@ impl Finder {
         made
     }
 
-    /// Windows that have appeared, and are to be recorded; what is wrong with others. `is_recorded`
-    /// says of a user's file whether it is recorded already.
-    pub(crate) fn look(
+    /// Returns windows that have appeared and are to be recorded, and the errors of others.
+    /// `is_recorded` returns true for a file that is recorded already.
+    pub(crate) fn poll(
         &mut self,
         now_ns: u64,
         is_recorded: &dyn Fn((u64, u64)) -> bool,
-    ) -> Vec<(u32, Result<Home, String>)> {
-        if matches!(self.scope, Scope::Own | Scope::Nobody) {
+    ) -> Vec<(u32, Result<WindowHandle, String>)> {
+        if matches!(self.scope, Scope::Own | Scope::NoUser) {
             return Vec::new();
         }
         self.take_names(now_ns);
@@ -268,7 +268,7 @@ impl Finder {
                 && let Some(number) = outer_user(uid)
             {
                 refused.retry = Some((now_ns + 2 * waited, 2 * waited));
-                // As if there had been none.
+                // As if there had been no file.
                 refused.file = (0, 0);
                 self.waiting.push_back(number);
             }
@@ -281,11 +281,12 @@ impl Finder {
         number: u32,
         now_ns: u64,
         is_recorded: &dyn Fn((u64, u64)) -> bool,
-    ) -> Option<(u32, Result<Home, String>)> {
+    ) -> Option<(u32, Result<WindowHandle, String>)> {
         let path = self.folder.join(format!("trackway-{number}-v{ABI_VERSION}"));
         let status = fs::symlink_metadata(path).ok()?;
         let (uid, file) = (status.uid(), (status.dev(), status.ino()));
-        // What is called so is another's: none of that user's programs would use it.
+        // A file of this name that belongs to another user: none of the named user's programs would
+        // use it.
         if !status.is_file() || outer_user(uid) != Some(number) || !self.scope.has(uid) {
             return None;
         }
@@ -295,7 +296,7 @@ impl Finder {
         let is_known = self.opened.contains_key(&uid);
         let opened = self.opened.get(&uid).copied().unwrap_or_default();
         if !is_known && self.opened.len() >= USERS_MAX || opened >= WINDOWS_PER_USER_MAX {
-            let is_news = self.beyond.len() < REFUSED_MAX && self.beyond.insert(uid);
+            let is_news = self.excess_users.len() < REFUSED_MAX && self.excess_users.insert(uid);
             let why = match is_known {
                 true => format!("it is window {} of that user", WINDOWS_PER_USER_MAX + 1),
                 false => format!("{USERS_MAX} users are recorded already"),
@@ -303,9 +304,9 @@ impl Finder {
             return is_news.then_some((uid, Err(why)));
         }
         *self.opened.entry(uid).or_default() += 1;
-        match Home::open_for(&self.folder, uid, false) {
-            Ok(home) => Some((uid, Ok(home))),
-            // It has gone meanwhile.
+        match WindowHandle::open_for(&self.folder, uid, false) {
+            Ok(handle) => Some((uid, Ok(handle))),
+            // It was removed since.
             Err(RecordError::Window(_, OpenError::Absent)) => None,
             Err(error) => {
                 self.refuse(uid, file, now_ns);
@@ -334,7 +335,7 @@ fn file_of(folder: &Path, uid: u32) -> Option<(u64, u64)> {
     Some((status.dev(), status.ino()))
 }
 
-/// The number in a window's name, if it is one of this version's.
+/// Parses the number in a window's name, if it is one of this version's.
 fn number_in(name: &[u8]) -> Option<u32> {
     let name = std::str::from_utf8(name).ok()?;
     let (number, version) = name.strip_prefix("trackway-")?.split_once("-v")?;

@@ -1,48 +1,55 @@
-//! A trace that cannot be written for a while: what is said of that, and when it is tried again.
+//! A trace that cannot be written for a while: notices about it, and the time of the next attempt.
 //!
-//! Main invariant: a reason is said once, however often it is met, and its end only when something
-//! has been written: a look that had nothing to write proves nothing.
+//! Main invariant: an error is reported once, however often it occurs, and its end only when a
+//! packet has been written: a poll that had nothing to write proves nothing.
 
 use trackway_sys::clock::monotonic_ns;
 
 use crate::error::RecordError;
 use crate::notices::Notices;
 
-/// How long after an error of writing it is tried again, in ns.
+/// Time after an error of writing until the next attempt, in ns.
 pub(crate) const STALL_NS: u64 = 200_000_000;
 
-/// What keeps a trace from being written, if anything does.
+/// The error that keeps a trace from being written, if any.
 #[derive(Debug, Default)]
-pub(crate) struct Stall(Option<Reason>);
+pub(crate) struct WriteStall(Option<Reason>);
 
 #[derive(Debug)]
 struct Reason {
     why: String,
-    /// Bytes of the trace when that was said.
+    /// Bytes of the trace when the error was reported.
     bytes: u64,
     /// When it is tried again, in ns.
     due_ns: u64,
 }
 
-impl Stall {
-    /// Whether it could be written, as far as is known.
+impl WriteStall {
+    /// Returns true if it could be written, as far as is known.
     pub(crate) const fn is_over(&self) -> bool {
         self.0.is_none()
     }
 
-    /// How long until it is worth trying, in ns; zero: now.
+    /// Returns the time until the next attempt is worthwhile, in ns; zero: now.
     pub(crate) fn rest_ns(&self) -> u64 {
         self.0.as_ref().map_or(0, |reason| reason.due_ns.saturating_sub(monotonic_ns()))
     }
 
-    /// Notes that it cannot be written, which has so many bytes; says so if that is news. Each line
-    /// begins with `who`.
-    pub(crate) fn begin(&mut self, error: &RecordError, bytes: u64, who: &str, notices: &Notices) {
+    /// Notes that the trace, which has so many bytes, cannot be written; reports a new error. Each
+    /// line begins with `prefix`.
+    pub(crate) fn begin(
+        &mut self,
+        error: &RecordError,
+        bytes: u64,
+        prefix: &str,
+        notices: &Notices,
+    ) {
         let (why, due_ns) = (error.to_string(), monotonic_ns() + STALL_NS);
         match &mut self.0 {
             Some(reason) if reason.why == why => reason.due_ns = due_ns,
             _ => {
-                notices.say(format_args!("{who}{why}: events are lost once buffers are full"));
+                notices
+                    .report(format_args!("{prefix}{why}: events are lost once buffers are full"));
                 if let Some(hint) = error.hint() {
                     notices.hint(format_args!("{hint}"));
                 }
@@ -51,10 +58,11 @@ impl Stall {
         }
     }
 
-    /// Notes that a look has met no error; says that it is over if the trace has become longer.
-    pub(crate) fn look(&mut self, bytes: u64, who: &str, notices: &Notices) {
+    /// Notes that a poll has met no error; reports the end of a stall if the trace has become
+    /// longer.
+    pub(crate) fn note_success(&mut self, bytes: u64, prefix: &str, notices: &Notices) {
         if self.0.take_if(|reason| bytes > reason.bytes).is_some() {
-            notices.say(format_args!("{who}events are written again"));
+            notices.report(format_args!("{prefix}events are written again"));
         }
     }
 }
@@ -65,16 +73,16 @@ mod tests {
 
     #[test]
     fn a_reason_is_said_once_and_its_end_when_something_was_written() {
-        let (mut stall, notices) = (Stall::default(), Notices::kept());
+        let (mut stall, notices) = (WriteStall::default(), Notices::in_memory());
         let (full, gone) = (RecordError::Lost("full"), RecordError::Lost("gone"));
         assert!(stall.is_over() && stall.rest_ns() == 0);
         stall.begin(&full, 7, "ann: ", &notices);
         stall.begin(&full, 7, "ann: ", &notices);
         assert!(!stall.is_over() && (1..=STALL_NS).contains(&stall.rest_ns()));
-        stall.look(7, "ann: ", &notices);
+        stall.note_success(7, "ann: ", &notices);
         assert!(!stall.is_over());
         stall.begin(&gone, 7, "ann: ", &notices);
-        stall.look(8, "ann: ", &notices);
+        stall.note_success(8, "ann: ", &notices);
         assert!(stall.is_over());
         let lost = "events are lost once buffers are full";
         let said = ["full", "gone"].map(|why| format!("ann: recording ended: {why}: {lost}"));

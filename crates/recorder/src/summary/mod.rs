@@ -1,4 +1,4 @@
-//! How a recording went, in words.
+//! The results of a recording, as text.
 
 pub(crate) mod shortfall;
 
@@ -8,60 +8,61 @@ use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 use crate::summary::shortfall::{Shortfall, SizeSource};
 
-/// How a recording went.
+/// The results of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Events that were written to the trace.
     pub recorded: u64,
-    /// Events that found no room.
+    /// Events that found no space.
     pub lost: u64,
     /// Events that newer ones overwrote.
     pub overwritten: u64,
-    /// Events of those recorded whose files were deleted for newer ones, as was asked for.
+    /// Recorded events whose files were deleted for newer ones, as configured.
     pub deleted: u64,
     /// Records with a field that was cut to fit, those overwritten since included.
     pub cut: u64,
     /// The event of which a record was cut last, if its name can be read.
     pub cut_last: Option<String>,
-    /// Sub-buffers that could not be read: somebody wrote over them.
+    /// Sub-buffers that could not be read because a process overwrote them.
     pub damaged: u64,
     /// Sub-buffers in which a writer was killed between reserve and commit (`--reserve lockless`):
-    /// what was in them is lost, and counted as such.
+    /// their events are lost, and counted as such.
     pub holes: u64,
     /// Processes that took part.
     pub processes: u64,
-    /// Those of them that became another user meanwhile (setuid(2)) and are not recorded since.
+    /// Number of those processes that became another user during the recording (setuid(2)) and are
+    /// not recorded since.
     pub departed: u64,
     /// Bytes of the trace.
     pub bytes: u64,
     /// Events with the most losses, most first.
     pub lost_by_event: Vec<(String, u64)>,
-    /// What would have kept what was lost, by channel.
+    /// Settings that would have kept the lost events, by channel.
     pub shortfalls: Vec<Shortfall>,
 }
 
 /// Events that the summary names losses of.
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
 
-/// Says how much was lost of each of those events.
-pub(crate) fn say_lost(by_event: &[(String, u64)], notices: &Notices) {
+/// Reports the losses of each of those events.
+pub(crate) fn report_lost(by_event: &[(String, u64)], notices: &Notices) {
     for (name, lost) in by_event.iter().take(LOST_SHOWN_MAX) {
         let loss = format!("lost {}", Grouped(*lost));
-        notices.say_with_loss(format_args!("{loss} × {name}"), &loss);
+        notices.report_with_loss(format_args!("{loss} × {name}"), &loss);
     }
 }
 
 impl Summary {
-    /// Takes in what became of another user's part of the same session: its processes are others.
-    pub(crate) fn add_part(&mut self, other: Self) {
+    /// Adds the results of the same session in another user's window: its processes are others.
+    pub(crate) fn add_window(&mut self, other: Self) {
         let processes = self.processes.saturating_add(other.processes);
         let departed = self.departed.saturating_add(other.departed);
         self.add(other);
         (self.processes, self.departed) = (processes, departed);
     }
 
-    /// Says it: one line, in a form that scripts may read, then what was lost.
-    pub fn say(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
+    /// Reports one line, in a form that scripts may read, then the losses.
+    pub fn report(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
         let overwritten = match overwrite {
             true => format!(", {} overwritten", Grouped(self.overwritten)),
             false => String::new(),
@@ -75,27 +76,27 @@ impl Summary {
             Grouped(self.bytes),
             folder.display()
         );
-        notices.say_with_loss(format_args!("{line}"), &self.shown_loss());
-        say_lost(&self.lost_by_event, notices);
-        self.say_deleted("events", notices);
-        self.say_cut(notices);
-        self.say_damage(notices);
-        self.say_departed(notices);
+        notices.report_with_loss(format_args!("{line}"), &self.shown_loss());
+        report_lost(&self.lost_by_event, notices);
+        self.report_deleted("events", notices);
+        self.report_cut(notices);
+        self.report_damage(notices);
+        self.report_departed(notices);
     }
 
-    /// Reports what would have kept what was lost, as far as that is known.
+    /// Reports the settings that would have kept the lost events, as far as they are known.
     pub(crate) fn hint_what_keeps(&self, source: SizeSource, notices: &Notices) {
         for shortfall in &self.shortfalls {
             shortfall.report(self.lost, source, notices);
         }
     }
 
-    /// The part of the summary's line that tells of losses, if there were any.
+    /// Returns the part of the summary's line about losses, if there were any.
     fn shown_loss(&self) -> String {
         if self.lost == 0 { String::new() } else { format!("{} lost", Grouped(self.lost)) }
     }
 
-    /// Whether nothing was emitted, as far as is known.
+    /// Returns true if no event was emitted, as far as is known.
     pub(crate) fn is_nothing(&self) -> bool {
         *self
             == Self {
@@ -106,8 +107,8 @@ impl Summary {
             }
     }
 
-    /// The first line of a summary of the kernel's events.
-    pub(crate) fn say_of_kernel(&self, folder: Option<&std::path::Path>, notices: &Notices) {
+    /// Reports the first line of a summary of kernel events.
+    pub(crate) fn report_kernel(&self, folder: Option<&std::path::Path>, notices: &Notices) {
         let bytes = Grouped(self.bytes);
         let place = folder.map(|folder| format!(", {bytes} bytes in {}", folder.display()));
         let line = format!(
@@ -117,13 +118,13 @@ impl Summary {
             Grouped(self.overwritten),
             place.unwrap_or_default()
         );
-        notices.say_with_loss(format_args!("{line}"), &self.shown_loss());
+        notices.report_with_loss(format_args!("{line}"), &self.shown_loss());
     }
 
-    /// Says how many of such events made room for newer ones on the disk, if any did.
-    pub fn say_deleted(&self, events: &str, notices: &Notices) {
+    /// Reports the number of such events that were deleted on the disk for newer ones, if any.
+    pub fn report_deleted(&self, events: &str, notices: &Notices) {
         if self.deleted > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} of the {events} made room for newer ones: of each stream only the newest trace \
                  files are kept",
                 Grouped(self.deleted)
@@ -131,10 +132,10 @@ impl Summary {
         }
     }
 
-    /// Says how many processes went where this recording does not see them, if any did.
-    pub fn say_departed(&self, notices: &Notices) {
+    /// Reports the number of processes that left this recording's window, if any.
+    pub fn report_departed(&self, notices: &Notices) {
         if self.departed > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} process{} became another user and {} not recorded from then on",
                 self.departed,
                 if self.departed == 1 { "" } else { "es" },
@@ -143,13 +144,13 @@ impl Summary {
         }
     }
 
-    /// Says how many records were cut, if any were: a sequence does not show it.
-    pub fn say_cut(&self, notices: &Notices) {
+    /// Reports the number of records that were cut, if any: a sequence does not show it.
+    pub fn report_cut(&self, notices: &Notices) {
         if self.cut == 0 {
             return;
         }
         let last = self.cut_last.as_ref().map(|event| format!(", the last of {event}"));
-        notices.say(format_args!(
+        notices.report(format_args!(
             "{} record{} cut to fit{}{}",
             Grouped(self.cut),
             if self.cut == 1 { " was" } else { "s were" },
@@ -158,17 +159,17 @@ impl Summary {
         ));
     }
 
-    /// Says what could not be read, if anything.
-    pub fn say_damage(&self, notices: &Notices) {
+    /// Reports damaged data, if there is any.
+    pub fn report_damage(&self, notices: &Notices) {
         if self.damaged > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} could not be read: a process wrote over {}",
                 Counted(self.damaged, "sub-buffer"),
                 if self.damaged == 1 { "it" } else { "them" }
             ));
         }
         if self.holes > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} sub-buffer{} a hole, where a writer ended between reserve and commit: what \
                  else was there is lost",
                 Grouped(self.holes),
@@ -178,12 +179,12 @@ impl Summary {
     }
 }
 
-/// Says how many events found no place in the window's table meanwhile, if some did.
-pub(crate) fn say_refused(notices: &Notices, refused: u32, window: &std::path::Path) {
+/// Reports the number of events that found no entry in the window's table, if any.
+pub(crate) fn report_refused(notices: &Notices, refused: u32, window: &std::path::Path) {
     if refused == 0 {
         return;
     }
-    notices.say(format_args!(
+    notices.report(format_args!(
         "{} events could not be registered: the table of {EVENTS_MAX} events of this user is full",
         Grouped(refused.into()),
     ));
@@ -199,12 +200,12 @@ mod tests {
 
     #[test]
     fn the_summary_is_one_line() {
-        let notices = Notices::kept();
+        let notices = Notices::in_memory();
         let summary =
             Summary { recorded: 1_234_567, processes: 1, bytes: 2048, ..Summary::default() };
-        summary.say(&notices, std::path::Path::new("t"), false);
+        summary.report(&notices, std::path::Path::new("t"), false);
         let one = Summary { recorded: 1, processes: 2, damaged: 1, ..Summary::default() };
-        one.say(&notices, std::path::Path::new("t"), true);
+        one.report(&notices, std::path::Path::new("t"), true);
         assert_eq!(
             notices.lines(),
             [
@@ -218,9 +219,9 @@ mod tests {
     #[test]
     fn cut_records_are_told_of() {
         let said = |cut, overwritten, last: Option<&str>| {
-            let notices = Notices::kept();
+            let notices = Notices::in_memory();
             let cut_last = last.map(str::to_owned);
-            Summary { cut, overwritten, cut_last, ..Summary::default() }.say_cut(&notices);
+            Summary { cut, overwritten, cut_last, ..Summary::default() }.report_cut(&notices);
             notices.lines().join("|")
         };
         assert_eq!(said(0, 7, Some("app:request")), "");

@@ -1,33 +1,33 @@
-//! What would have kept the events that a channel lost.
+//! Causes of a channel's losses, and the settings that would have prevented them.
 //!
-//! Sizes are estimates. What cannot be known is not claimed: a loss for another reason than want
-//! of room is never said to be one that a larger buffer keeps.
+//! Sizes are estimates. A loss for another reason than lack of space is never attributed to the
+//! buffer's size.
 
 use std::fmt::{Display, Formatter};
 
 use crate::common::numbers::Grouped;
 use crate::notices::Notices;
 
-/// What kept a channel from recording what it lost.
+/// The causes of a channel's losses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shortfall {
     /// The channel.
     pub(crate) channel: String,
-    /// Events lost for want of room.
+    /// Events lost for lack of space.
     pub(crate) roomless: u64,
-    /// `buffer-size` that would have kept them, in bytes; `None`: it is not known.
+    /// The `buffer-size` that would have kept them, in bytes; `None`: it is not known.
     pub(crate) enough_bytes: Option<u64>,
-    /// Memory for buffers could not be had.
+    /// True if memory for buffers could not be taken.
     pub(crate) is_memory_short: bool,
     /// The largest record that no sub-buffer can hold, in bytes.
     pub(crate) oversized_bytes: Option<u64>,
     /// `buffer-size` with sub-buffers that can hold it, in bytes.
     pub(crate) holding_bytes: Option<u64>,
-    /// Events that found no room in processes that have not mapped all buffers.
+    /// Events that found no space in processes that have not mapped all buffers.
     pub(crate) unmapped: u64,
 }
 
-/// How a recording's user says how large a channel's buffers are.
+/// The option by which the user sets the size of a channel's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SizeSource {
     /// By an option, of the only channel.
@@ -39,14 +39,14 @@ pub(crate) enum SizeSource {
 }
 
 impl Shortfall {
-    /// Whether nothing can be said of it.
+    /// Returns true if it has nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.roomless == 0 && self.oversized_bytes.is_none() && self.unmapped == 0
     }
 
-    /// Takes in that of another part of the same channel.
+    /// Adds the shortfall of the same channel in another window.
     pub(crate) fn add(&mut self, other: &Self) {
-        // A part whose size is not known makes that of all unknown.
+        // A window whose size is unknown makes that of all unknown.
         let is_known = |part: &Self| part.roomless == 0 || part.enough_bytes.is_some();
         let are_known = is_known(self) && is_known(other);
         self.enough_bytes = self.enough_bytes.max(other.enough_bytes).filter(|_| are_known);
@@ -57,7 +57,7 @@ impl Shortfall {
         self.unmapped = self.unmapped.saturating_add(other.unmapped);
     }
 
-    /// Reports what would have kept its part of the `lost` events.
+    /// Reports the settings that would have kept its part of the `lost` events.
     pub(crate) fn report(&self, lost: u64, source: SizeSource, notices: &Notices) {
         let size = |bytes| SizeOf { source, channel: &self.channel, bytes };
         let fewer = match source {
@@ -139,7 +139,7 @@ impl Display for SizeOf<'_> {
     }
 }
 
-/// A size as an option has it: `16M`.
+/// Returns a size in the form of an option: `16M`.
 fn argument(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let whole =
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn hints(shortfall: &Shortfall, lost: u64, source: SizeSource) -> String {
-        let notices = Notices::kept();
+        let notices = Notices::in_memory();
         shortfall.report(lost, source, &notices);
         notices.lines().join("\n")
     }

@@ -1,5 +1,5 @@
-//! The mark of a trace that is complete: `trackway/complete` beside the calibrations, one line of
-//! what became of the recording.
+//! The mark of a complete trace: `trackway/complete` beside the calibrations, one line with the
+//! results of the recording.
 //!
 //! ```text
 //! ended=20261121T093000Z by=record events=1234 lost=5 overwritten=0 damaged=0
@@ -7,10 +7,10 @@
 //! ended=20261121T093000Z by=recover memory=gone
 //! ```
 //!
-//! It is written last, so that a trace without it whose recorder is gone misses what was still in
-//! memory: readers say so. `events` of `recover` are those that it found there; `damaged` counts
-//! sub-buffers. That a disk has all of the streams it does not say: as any program's, what was
-//! written a moment before the machine loses its power may be gone.
+//! It is written last. A trace without it whose recorder is dead lacks the events that were in
+//! memory, and readers report that. `events` of `recover` counts those that were found in memory;
+//! `damaged` counts sub-buffers. The mark does not prove that the streams are on the disk: like any
+//! program's data, the latest writes may be lost if the machine loses its power.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,26 +23,27 @@ use crate::common::date::utc;
 use crate::summary::Summary;
 use crate::trace::progress_file;
 
-/// Name of the mark; `reader::recording` knows it too.
+/// Name of the mark; `reader::recording` reads it.
 const MARK: &str = "complete";
 
-/// Who completed a trace, and with what.
+/// The process that completed a trace, with its results.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum By<'a> {
+pub(crate) enum CompletedBy<'a> {
     /// Its recorder, at the end.
     Record(&'a Summary),
-    /// Whoever came after its recorder was killed, from memory.
+    /// A process that recovered the trace from memory, after its recorder was killed.
     Recover(&'a Summary),
-    /// The same, but the memory is gone: what is written is all there is.
-    Nobody,
+    /// A process that recovered the trace after the memory was lost: the trace has all that was
+    /// written.
+    Assumption,
 }
 
-/// Marks the trace whose facts are in `folder`.
+/// Marks the trace whose folder of facts is `folder`.
 ///
 /// # Errors
 ///
-/// If the mark cannot be written; then there is none, or one of before.
-pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
+/// If the mark cannot be written; then there is none, or an earlier one.
+pub(crate) fn mark(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -60,14 +61,14 @@ pub(crate) fn mark(folder: &Path, by: By<'_>) -> io::Result<()> {
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&next, folder.join(MARK)));
     if let Err(error) = written {
-        // What there is of it takes room that is missing.
+        // A partial file takes space that is missing.
         let _ = fs::remove_file(&next);
         return Err(error);
     }
-    if matches!(by, By::Recover(_) | By::Nobody) {
+    if matches!(by, CompletedBy::Recover(_) | CompletedBy::Assumption) {
         progress_file::forget(folder);
     }
-    // Not all file systems can; the mark is there whether or not they do.
+    // Not all file systems support it; the mark is there all the same.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
@@ -84,20 +85,20 @@ pub(crate) fn unmark(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether there is a mark in the folder of facts `folder`.
+/// Returns true if the folder of facts `folder` has a mark.
 pub(crate) fn is_marked(folder: &Path) -> bool {
     folder.join(MARK).exists()
 }
 
-fn line(ended_s: u64, by: By<'_>) -> String {
+fn line(ended_s: u64, by: CompletedBy<'_>) -> String {
     let counts = |summary: &Summary| {
         let Summary { recorded, lost, overwritten, damaged, .. } = summary;
         format!("events={recorded} lost={lost} overwritten={overwritten} damaged={damaged}")
     };
     let facts = match by {
-        By::Record(summary) => format!("by=record {}", counts(summary)),
-        By::Recover(summary) => format!("by=recover {}", counts(summary)),
-        By::Nobody => "by=recover memory=gone".to_owned(),
+        CompletedBy::Record(summary) => format!("by=record {}", counts(summary)),
+        CompletedBy::Recover(summary) => format!("by=recover {}", counts(summary)),
+        CompletedBy::Assumption => "by=recover memory=gone".to_owned(),
     };
     format!("ended={}Z {facts}\n", utc(ended_s))
 }
@@ -112,13 +113,16 @@ mod tests {
     fn the_mark_is_one_line_and_replaces_the_one_before() {
         let summary =
             Summary { recorded: 12, lost: 3, overwritten: 4, damaged: 1, ..Summary::default() };
-        let text = line(1_795_230_981, By::Record(&summary));
+        let text = line(1_795_230_981, CompletedBy::Record(&summary));
         let facts = "by=record events=12 lost=3 overwritten=4 damaged=1\n";
         assert_eq!(text, format!("ended=20261121T031621Z {facts}"));
         let folder = TemporaryFolder::new();
         let facts = folder.join("facts");
         assert!(!is_marked(&facts));
-        for (by, word) in [(By::Nobody, "memory=gone"), (By::Recover(&summary), "by=recover e")] {
+        for (by, word) in [
+            (CompletedBy::Assumption, "memory=gone"),
+            (CompletedBy::Recover(&summary), "by=recover e"),
+        ] {
             mark(&facts, by).expect("a folder");
             let text = fs::read_to_string(facts.join(MARK)).expect("a mark");
             assert!(text.contains(word) && text.lines().count() == 1, "{text}");
@@ -128,7 +132,7 @@ mod tests {
             unmark(&facts).expect("a folder");
             assert!(!is_marked(&facts));
         }
-        mark(&facts, By::Nobody).expect("a folder");
+        mark(&facts, CompletedBy::Assumption).expect("a folder");
         let files = fs::read_dir(&facts).expect("a folder").count();
         assert_eq!(files, 1, "nothing else is left there");
     }

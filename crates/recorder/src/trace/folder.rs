@@ -1,12 +1,11 @@
 //! A folder that is found again wherever it is moved.
 //!
-//! Users move traces while they are recorded; files that are needed only later (the stream of a
-//! CPU that nobody ran on before) have to go where the others are.
+//! Users move traces while they are recorded. Files that are made later (the stream of a CPU that
+//! was idle so far) must go to the folder where the others are.
 //!
-//! And root records into folders that lie in other users': who may rename what is above a folder
-//! leads whoever goes by its path elsewhere. So nothing is made, written or removed by a path, but
-//! below the folder that is open, one name after the other, none of them a link
-//! (docs/design/0004-privileges.md).
+//! Root also records into folders that lie in other users' folders. A user who may rename a
+//! folder's parent redirects every access by path. So files are made, written and removed below the
+//! open folder, one name after the other, none of them a link (docs/design/0004-privileges.md).
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -18,36 +17,36 @@ use std::path::{Path, PathBuf};
 use crate::common::files::Removed;
 use crate::trace::fuse_owner;
 
-/// How the links in /proc end whose targets were removed: proc(5).
+/// End of the links in /proc whose targets were removed: proc(5).
 const REMOVED: &[u8] = b" (deleted)";
 
 /// A folder, opened.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TraceFolder {
     folder: File,
-    /// Where it was when it was opened: for messages, and where there is no /proc.
+    /// Its path when it was opened: for messages, and for systems without /proc.
     path: PathBuf,
 }
 
-impl Place {
-    /// The folder at `path`.
+impl TraceFolder {
+    /// Opens the folder at `path`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self::of(File::open(path)?, path))
     }
 
-    /// The same, where it need not be readable: it is only to be found again.
+    /// Opens a folder that need not be readable: it is only to be found again.
     pub(crate) fn open_to_find(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
         Ok(Self::of(options.open(path)?, path))
     }
 
-    /// This folder, which was opened at `path`.
+    /// Makes it from this folder, which was opened at `path`.
     pub(crate) fn of(folder: File, path: &Path) -> Self {
         Self { folder, path: path.to_owned() }
     }
 
-    /// The folder of this name in it, which is no link. It may be anybody's.
+    /// Opens the folder of this name in it, which is no link. It may belong to any user.
     pub(crate) fn folder(&self, name: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
@@ -55,9 +54,9 @@ impl Place {
         Ok(Self::of(options.open(self.now()?.join(name))?, &self.path.join(name)))
     }
 
-    /// The folder that these names lead to, each the name of one in that before. None is a link,
-    /// and all are ours: nobody else can put another in the place of one, or into it.
-    pub(crate) fn below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
+    /// Opens the folder at these names, each the name of a folder in the one before. None is a
+    /// link, and all belong to us: no other user can replace one, or add to it.
+    pub(crate) fn open_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
         let mut folder = self.again()?;
         for name in names {
             folder = folder.folder(name.as_ref())?;
@@ -66,34 +65,33 @@ impl Place {
         Ok(folder)
     }
 
-    /// The same; those that are not there are made.
+    /// Opens the folder at these names, as [`Self::open_below`] does, and makes missing ones.
     pub(crate) fn make_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
         let mut folder = self.again()?;
         for name in names {
             let path = folder.now()?.join(name.as_ref());
             match DirBuilder::new().mode(0o700).create(path) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-                _ => folder = folder.below(&[name])?,
+                _ => folder = folder.open_below(&[name])?,
             }
         }
         Ok(folder)
     }
 
-    /// Removes the folder that these names lead to as in [`Self::below`], with all that is in it.
+    /// Removes the folder at these names, as in [`Self::open_below`], with its contents.
     pub(crate) fn remove_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
         let Some((last, above)) = names.split_last() else { return Ok(()) };
-        let above = self.below(above)?;
-        above.below(&[last])?;
+        let above = self.open_below(above)?;
+        above.open_below(&[last])?;
         // Which follows no link, in whatever is of that name by then.
         fs::remove_dir_all(above.now()?.join(last.as_ref()))
     }
 
-    /// The same, and those of the folders above it, as far as they are named, in which nothing is
-    /// left.
+    /// Removes the folder at these names, and those of its parents among them that become empty.
     pub(crate) fn remove_chain<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
         let removed = self.remove_below(names);
         for many in (1..names.len()).rev() {
-            self.below(&names[..many])?.remove_if_empty()?;
+            self.open_below(&names[..many])?.remove_if_empty()?;
         }
         removed
     }
@@ -106,24 +104,24 @@ impl Place {
         fs::remove_dir(now.join("..").join(name))
     }
 
-    /// The folder that it is in.
-    pub(crate) fn above(&self) -> io::Result<Self> {
+    /// Opens the parent folder.
+    pub(crate) fn parent(&self) -> io::Result<Self> {
         let path = self.path.parent().unwrap_or(&self.path);
         let above = Self::open_to_find(&self.now()?.join(".."))?;
         Ok(Self { path: path.to_owned(), ..above })
     }
 
-    /// The same folder, open once more.
+    /// Opens the same folder again.
     pub(crate) fn again(&self) -> io::Result<Self> {
         Ok(Self::of(self.folder.try_clone()?, &self.path))
     }
 
-    /// Whether it is ours: of the user whose is what we make in it. (A file system may take us for
-    /// somebody else, as NFS does root, or all files for somebody's.)
+    /// Checks that the folder belongs to the user whose files we make in it. (A file system may map
+    /// us to another user, as NFS does root, or map all files to one user.)
     fn check_ours(&self) -> io::Result<()> {
         /// Readers pass over names that begin with a dot.
         const PROBE: &str = ".whose";
-        // Else what is said of owners is said by somebody else.
+        // The owners that another user's FUSE server reports prove nothing.
         fuse_owner::check(&self.folder)?;
         let owner = self.folder.metadata()?.uid();
         if owner == crate::common::user::user() {
@@ -137,16 +135,16 @@ impl Place {
         if made.metadata()?.uid() == owner { Ok(()) } else { Err(why()) }
     }
 
-    /// What is known of it, open as it is.
+    /// Returns the metadata of the open folder.
     pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
         self.folder.metadata()
     }
 
-    /// A path that leads to it wherever it is now, in this process.
+    /// Returns a path that leads to it wherever it is now, in this process.
     ///
     /// # Errors
     ///
-    /// If it was removed, or it cannot be known where it is: what is at its path then is not it.
+    /// If it was removed, or its place is unknown: another folder may be at its path.
     pub(crate) fn now(&self) -> io::Result<PathBuf> {
         if self.is_at(&self.link())? {
             return match self.is_removed() {
@@ -165,7 +163,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// As [`Self::now`].
+    /// See [`Self::now`].
     pub(crate) fn name(&self, named: &Path) -> io::Result<PathBuf> {
         if self.is_at(named)? {
             return Ok(named.to_owned());
@@ -178,29 +176,28 @@ impl Place {
         }
     }
 
-    /// Whether it is known that it was removed.
+    /// Returns true if the folder is known to be removed.
     pub(crate) fn is_removed(&self) -> bool {
-        // Not all file systems say that a folder has no links any more; the kernel's name of it
-        // does.
+        // Not all file systems report a folder without links; the kernel's name of it shows that.
         fs::read_link(self.link()).is_ok_and(|target| {
             let is_said = target.as_os_str().as_bytes().ends_with(REMOVED);
             is_said && self.is_at(&target).is_ok_and(|is_its_name| !is_its_name)
         })
     }
 
-    /// The kernel's link to it.
+    /// Returns the kernel's link to it.
     fn link(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
     }
 
-    /// Whether it is at `path`.
+    /// Returns true if it is at `path`.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let identity = |of: fs::Metadata| (of.dev(), of.ino());
         let ours = identity(self.folder.metadata()?);
         Ok(fs::metadata(path).is_ok_and(|there| identity(there) == ours))
     }
 
-    /// Where it was when it was opened.
+    /// Returns its path when it was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -217,7 +214,7 @@ mod tests {
         let folder = TemporaryFolder::new();
         let (before, after) = (folder.join("before"), folder.join("after"));
         fs::create_dir(&before).expect("a folder");
-        let place = Place::open(&before).expect("a folder");
+        let place = TraceFolder::open(&before).expect("a folder");
         fs::rename(&before, &after).expect("moved");
         assert_eq!(place.name(&before).expect("a name"), after.canonicalize().expect("there"));
         assert_eq!(place.name(&after).expect("a name"), after);
@@ -232,15 +229,15 @@ mod tests {
         let folder = TemporaryFolder::new();
         let path = folder.join("folder");
         fs::create_dir(&path).expect("a folder");
-        let place = Place::open(&path).expect("a folder");
+        let place = TraceFolder::open(&path).expect("a folder");
         fs::remove_dir(&path).expect("removed");
-        assert!(place.now().is_err_and(|error| crate::common::files::says_removed(&error)));
+        assert!(place.now().is_err_and(|error| crate::common::files::reports_removal(&error)));
         fs::create_dir(&path).expect("a folder");
         assert!(place.now().is_err());
         // A name like those of removed ones.
         let odd = folder.join("odd (deleted)");
         fs::create_dir(&odd).expect("a folder");
-        assert!(Place::open(&odd).expect("a folder").now().is_ok());
+        assert!(TraceFolder::open(&odd).expect("a folder").now().is_ok());
     }
 
     #[test]
@@ -249,8 +246,8 @@ mod tests {
         let [before, after, victim] = ["before", "after", "victim"].map(|name| base.join(name));
         fs::create_dir(&before).expect("a folder");
         fs::create_dir_all(victim.join("kernel/index")).expect("a folder");
-        let place = Place::open(&before).expect("a folder");
-        // Whoever may rename it leads who goes by its path elsewhere.
+        let place = TraceFolder::open(&before).expect("a folder");
+        // A user who may rename it redirects accesses by path.
         fs::rename(&before, &after).expect("moved");
         std::os::unix::fs::symlink(&victim, &before).expect("a link");
         let made = place.make_below(&["kernel", "trackway"]).expect("made");
@@ -259,10 +256,13 @@ mod tests {
         assert!(place.make_below(&["kernel", "trackway"]).is_ok(), "it is there, and ours");
         place.remove_below(&["kernel"]).expect("ours");
         assert!(!after.join("kernel").exists() && victim.join("kernel/index").is_dir());
-        // And so does whoever may write there.
+        // So does a user who may write there.
         std::os::unix::fs::symlink(victim.join("kernel"), after.join("kernel")).expect("a link");
         for names in [&["kernel"][..], &["kernel", "index"]] {
-            assert!(place.below(names).is_err() && place.make_below(names).is_err(), "{names:?}");
+            assert!(
+                place.open_below(names).is_err() && place.make_below(names).is_err(),
+                "{names:?}"
+            );
             assert!(place.remove_below(names).is_err(), "{names:?}");
         }
         assert!(
@@ -283,7 +283,7 @@ mod tests {
         let base = TemporaryFolder::new();
         let [before, after] = ["before", "after"].map(|name| base.join(name));
         fs::create_dir_all(before.join("in it")).expect("a folder");
-        let place = Place::open(&before).expect("a folder");
+        let place = TraceFolder::open(&before).expect("a folder");
         fs::rename(&before, &after).expect("moved");
         fs::create_dir(&before).expect("a folder");
         assert!(place.remove_if_empty().is_err());

@@ -1,9 +1,9 @@
-//! Who serves the file system that a folder is on: one in user space (FUSE) says of each file whose
-//! it is, and what is at each name, as it likes and anew each time. So what it says of owners
-//! proves nothing, and a name that was a file may be a link the next time.
+//! The server of a folder's file system. A file system in user space (FUSE) reports any owner for
+//! each file and any file at each name, and may answer differently each time. So the owners that it
+//! reports prove nothing, and a name that was a file may be a link the next time.
 //!
-//! What it cannot say is what the kernel does: that it is FUSE (statfs(2)), the number of its
-//! device (fstat(2)), and which user opened /dev/fuse for it, in the mount's options (proc(5)).
+//! The server cannot forge data of the kernel: that it is FUSE (statfs(2)), the number of its
+//! device (fstat(2)), and the user who opened /dev/fuse for it, in the mount's options (proc(5)).
 
 use std::ffi::CString;
 use std::fs;
@@ -17,15 +17,15 @@ const FUSE: u64 = 0x6573_5546;
 /// Served by the machine that ours is a guest of.
 const VIRTIO: &str = "virtiofs";
 
-/// Whether what is in this folder is what ours, root, or the kernel says that it is.
+/// Checks that the contents of this folder are reported by us, root or the kernel.
 ///
 /// # Errors
 ///
-/// If another user serves it, or nobody knows who.
+/// If another user serves the file system, or its server is unknown.
 pub(crate) fn check(folder: &fs::File) -> io::Result<()> {
     let path = CString::new(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
-    // (Without /proc: by the descriptor's own device it cannot be told, and is taken for a disk, as
-    // are all folders where statfs(2) is refused.)
+    // (Without /proc, the descriptor's own device does not show it. Such a folder counts as local,
+    // as do all folders whose statfs(2) is refused.)
     if mount::magic_of(&path) != Ok(FUSE) {
         return Ok(());
     }
@@ -41,22 +41,22 @@ pub(crate) fn check(folder: &fs::File) -> io::Result<()> {
     }
 }
 
-/// A device's numbers, as mountinfo has them.
+/// Returns a device's numbers in the form of mountinfo.
 fn device_of(metadata: &fs::Metadata) -> String {
     use std::os::unix::fs::MetadataExt as _;
     let device = metadata.dev();
     format!("{}:{}", libc::major(device), libc::minor(device))
 }
 
-/// Who says what is on a file system.
+/// The server of a file system.
 #[derive(Debug, PartialEq, Eq)]
 enum Server {
     User(u32),
     Machine,
 }
 
-/// Who serves the file system of this device, by the lines of mountinfo:
-/// `36 35 98:0 /root /where rw,noatime master:1 - TYPE SOURCE rw,user_id=1000,…`.
+/// Returns the server of this device's file system, by the lines of mountinfo: `36 35 98:0 /root
+/// /where rw,noatime master:1 - TYPE SOURCE rw,user_id=1000,…`.
 fn server(mounts: &str, device: &str) -> Option<Server> {
     mounts.lines().find_map(|line| {
         // No field in front has blanks: those of names are written as numbers.
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(server(MOUNTS, "0:52"), Some(Server::User(1000)));
         assert_eq!(server(MOUNTS, "0:53"), Some(Server::User(0)));
         assert_eq!(server(MOUNTS, "0:54"), Some(Server::Machine));
-        // One that does not say is nobody's, as one that is mounted elsewhere.
+        // A server without `user_id` is unknown, as is that of a device without a mount.
         assert_eq!((server(MOUNTS, "0:55"), server(MOUNTS, "0:5")), (None, None));
     }
 

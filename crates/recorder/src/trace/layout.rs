@@ -20,15 +20,15 @@ use trackway_session::Line;
 
 use crate::error::RecordError;
 use crate::trace::completion;
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::metadata::Metadata;
 
-/// Folder of what readers of CTF pass over: facts about the recording.
+/// Folder for facts about the recording, which readers of CTF ignore.
 pub(crate) const FACTS: &str = "trackway";
-/// Name of the calibrations there: what only traces have that were recorded here, not those that
-/// were made of them. `reader::recording` knows it too.
+/// Name of the calibrations there: only traces that were recorded here have them, not converted
+/// ones. `reader::recording` reads it.
 pub(crate) const CALIBRATIONS: &str = "clock.csv";
-/// Folder of the kernel's events in a trace, as LTTng has it.
+/// Folder of kernel events in a trace, as in LTTng's traces.
 pub(crate) const KERNEL: &str = "kernel";
 
 /// A trace being written.
@@ -37,20 +37,20 @@ pub(crate) struct Trace {
     /// The folder that the user named.
     pub(crate) root: PathBuf,
     /// The folder of the streams.
-    pub(crate) channel: Arc<Place>,
+    pub(crate) channel: Arc<TraceFolder>,
     pub(crate) metadata: Metadata,
     pub(crate) uuid: [u8; 16],
-    /// What it was made with; none of one that was opened again.
-    pub(crate) of: Option<Particulars>,
+    /// Properties that it was made with; `None` if it was opened again.
+    pub(crate) of: Option<TraceProperties>,
     clock: Option<Calibrations>,
 }
 
-/// What is particular to a session's trace.
+/// Properties of one session's trace.
 #[derive(Debug, Clone)]
-pub(crate) struct Particulars {
+pub(crate) struct TraceProperties {
     /// Its identity.
     pub(crate) uuid: [u8; 16],
-    /// Where it is below the folder that the user named.
+    /// Its path below the folder that the user named.
     pub(crate) folder: WindowFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC when the session began, in ns.
     pub(crate) realtime_offset_ns: i64,
@@ -58,22 +58,22 @@ pub(crate) struct Particulars {
     pub(crate) classes: Vec<(u32, Contexts)>,
 }
 
-/// Which folder of a trace has the streams of a window.
+/// The folder in a trace that holds the streams of one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowFolder {
-    /// Whose window it is.
+    /// The user of the window.
     pub(crate) uid: u32,
-    /// Which of those that the user had while it was recorded, from 1.
+    /// Number of the window among those that the user had during the recording, from 1.
     pub(crate) number: u32,
 }
 
 impl WindowFolder {
-    /// Of the calling user's window.
+    /// Returns the folder of the calling user's window.
     pub(crate) fn own() -> Self {
         Self { uid: crate::common::user::user(), number: 1 }
     }
 
-    /// Which one a folder of streams is, by its path.
+    /// Returns the window folder that contains a folder of streams, by its path.
     pub(crate) fn of(channel: &Path) -> Option<Self> {
         let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
         let bits = name(channel)?;
@@ -84,7 +84,7 @@ impl WindowFolder {
         Some(Self { uid: name(channel.parent()?)?.parse().ok()?, number })
     }
 
-    /// Where it is in a trace, folder by folder.
+    /// Returns its path in a trace, folder by folder.
     pub(crate) fn names(self) -> [String; 4] {
         let bits = match self.number {
             1 => "64-bit".to_owned(),
@@ -94,23 +94,23 @@ impl WindowFolder {
     }
 
     /// Opens it in the trace at `root`, whose folder is open.
-    pub(crate) fn open(self, root: &Path, folder: &File) -> Result<Place, RecordError> {
-        // What is another user's window might be that of who can write there.
+    pub(crate) fn open(self, root: &Path, folder: &File) -> Result<TraceFolder, RecordError> {
+        // A process that can write there might forge the folder of another user's window.
         open_below(root, folder, &self.names(), self.uid != crate::common::user::user())
     }
 
-    /// Where it is in the trace at `root`.
+    /// Returns its path in the trace at `root`.
     pub(crate) fn in_trace(self, root: &Path) -> PathBuf {
         self.names().iter().fold(root.to_owned(), |path, name| path.join(name))
     }
 }
 
-/// The folder of the streams of the trace at `root`, of the first window of user `uid`.
+/// Returns the folder of the streams of the trace at `root`, of the first window of user `uid`.
 pub(crate) fn channel_of(root: &Path, uid: u32) -> PathBuf {
     WindowFolder { uid, number: 1 }.in_trace(root)
 }
 
-/// The folders of the streams of the trace at `root`, of all users' windows.
+/// Returns the folders of the streams of the trace at `root`, of all users' windows.
 pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
     let folders = |path: PathBuf| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -126,8 +126,8 @@ pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
 
 impl Trace {
     /// Makes the folder of a new trace in `place`, which is that of a
-    /// [`Room`](crate::trace::prepare::Room).
-    pub(crate) fn create(place: &Place, of: Particulars) -> Result<Self, RecordError> {
+    /// [`PreparedFolder`](crate::trace::prepare::PreparedFolder).
+    pub(crate) fn create(place: &TraceFolder, of: TraceProperties) -> Result<Self, RecordError> {
         let root = place.path();
         let channel = of.folder.in_trace(root);
         let first = of.classes.iter().find(|(class, _)| *class == 0);
@@ -159,11 +159,10 @@ impl Trace {
         })
     }
 
-    /// Makes the folder of the kernel's events, which have these contexts, in a new trace at
-    /// `place`. Its clock is the kernel's own: there is nothing to calibrate. Remarks are lines of
-    /// its `env`.
+    /// Makes the folder of kernel events, with these contexts, in a new trace at `place`. Its clock
+    /// is the kernel's own: there is nothing to calibrate. Remarks are lines of its `env`.
     pub(crate) fn create_kernel(
-        place: &Place,
+        place: &TraceFolder,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
         contexts: Vec<trackway_schema::Field>,
@@ -200,7 +199,7 @@ impl Trace {
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
     }
 
-    /// The folder of facts about the recording, where it is now.
+    /// Returns the folder of facts about the recording, where it is now.
     ///
     /// # Errors
     ///
@@ -219,7 +218,7 @@ impl Trace {
     }
 }
 
-/// What the metadata of a trace at `root` says before its first event.
+/// Writes the part of the metadata of a trace at `root` that precedes its first event.
 fn describe(
     root: &Path,
     uuid: [u8; 16],
@@ -243,10 +242,10 @@ fn describe(
 
 /// Makes a folder of streams, with its metadata, where these names lead to in `root`.
 fn make_channel<N: AsRef<str>>(
-    root: &Place,
+    root: &TraceFolder,
     names: &[N],
     description: &TraceDescription,
-) -> Result<(Arc<Place>, Metadata), RecordError> {
+) -> Result<(Arc<TraceFolder>, Metadata), RecordError> {
     let channel = names.iter().fold(root.path().to_owned(), |path, name| path.join(name.as_ref()));
     let place = root.make_below(names).map_err(RecordError::io("make", &channel))?;
     let made =
@@ -262,19 +261,20 @@ fn make_channel<N: AsRef<str>>(
     Ok((place, metadata))
 }
 
-/// Opens the folder of the trace at `root`, which is open, that these names lead to. With
-/// `is_for_us` nobody else may write there, either.
+/// Opens the folder at these names below `root`, which is open. With `is_for_us`, no other user may
+/// write there, either.
 ///
-/// The path may come from the window. Whoever could write there, or where the trace lies, must not
-/// lead us elsewhere: every folder from the root down is this user's, and none is a link. Each is
-/// looked at once it is open, and the next one opened below it, whatever its name leads to then.
+/// The path may come from the window. A user who can write there, or into the trace's parent, must
+/// not redirect us: every folder from the root down belongs to this user, and none is a link. Each
+/// is checked once it is open, and the next one is opened below it, whatever its path leads to by
+/// then.
 fn open_below<N: AsRef<str>>(
     root: &Path,
     lock: &File,
     names: &[N],
     is_for_us: bool,
-) -> Result<Place, RecordError> {
-    let check = |folder: &Place| {
+) -> Result<TraceFolder, RecordError> {
+    let check = |folder: &TraceFolder| {
         let path = folder.path();
         let status = folder.metadata().map_err(RecordError::io("open", path))?;
         let is_for_others = is_for_us && status.mode() & 0o022 != 0;
@@ -285,7 +285,7 @@ fn open_below<N: AsRef<str>>(
         Ok(())
     };
     let lock = lock.try_clone().map_err(RecordError::io("open", root))?;
-    let mut folder = Place::of(lock, root);
+    let mut folder = TraceFolder::of(lock, root);
     check(&folder)?;
     for name in names {
         let path = folder.path().join(name.as_ref());
@@ -295,8 +295,8 @@ fn open_below<N: AsRef<str>>(
     Ok(folder)
 }
 
-/// Where the clock's lines are noted: the first of each epoch, then one a minute. An idle session
-/// must not fill the disk with them.
+/// The file of clock lines: the first of each epoch, then one a minute. An idle session must not
+/// fill the disk with them.
 #[derive(Debug)]
 struct Calibrations {
     file: File,
@@ -315,7 +315,7 @@ impl Calibrations {
             return Ok(());
         }
         self.noted = Some((epoch, base_ns));
-        // In one write: whoever reads it finds whole lines.
+        // In one write, so that readers find whole lines.
         let text = format!("{epoch},{base_tsc},{multiplier},{base_ns},{span}\n");
         self.file.write_all(text.as_bytes())
     }
@@ -325,13 +325,13 @@ pub(crate) fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().is_none())
 }
 
-/// The folders of all streams of the trace at `root`, those of the kernel's, too.
+/// Returns the folders of all streams of the trace at `root`, including kernel events'.
 fn with_kernel(root: &Path) -> Vec<PathBuf> {
     let kernel = Some(root.join(KERNEL)).filter(|kernel| kernel.is_dir());
     channels_of(root).into_iter().chain(kernel).collect()
 }
 
-/// Whether the trace at `root` has no stream at all: nothing was ever written.
+/// Returns true if the trace at `root` has no stream at all: no packet was ever written.
 pub(crate) fn has_no_stream(root: &Path) -> bool {
     // It may not even have begun.
     let has_none = |index: &Path| {
@@ -340,25 +340,25 @@ pub(crate) fn has_no_stream(root: &Path) -> bool {
     with_kernel(root).iter().all(|channel| has_none(&channel.join("index")))
 }
 
-/// Removes what [`Trace::create`] made of a trace without streams, and nothing else: what others
-/// put there stays, with the folders that it is in.
-pub(crate) fn remove_unwritten(root: &Place) {
+/// Removes the files that [`Trace::create`] made in a trace without streams: files of other origin
+/// stay, with their folders.
+pub(crate) fn remove_unwritten(root: &TraceFolder) {
     let Ok(now) = root.now() else { return };
-    // What cannot be removed is no harm.
+    // A file that cannot be removed is harmless.
     for channel in with_kernel(&now) {
         let below = channel.strip_prefix(&now).unwrap_or(&channel);
         let names: Vec<&str> = below.iter().filter_map(|name| name.to_str()).collect();
-        let Ok(channel) = root.below(&names) else { continue };
+        let Ok(channel) = root.open_below(&names) else { continue };
         let _ = channel.now().and_then(|now| fs::remove_file(now.join("metadata")));
         let _ = channel.remove_below(&[FACTS]);
-        let _ = channel.below(&["index"]).and_then(|index| index.remove_if_empty());
+        let _ = channel.open_below(&["index"]).and_then(|index| index.remove_if_empty());
         for count in (1..=names.len()).rev() {
-            let _ = root.below(&names[..count]).and_then(|folder| folder.remove_if_empty());
+            let _ = root.open_below(&names[..count]).and_then(|folder| folder.remove_if_empty());
         }
     }
 }
 
-/// Name of the folder of a session's snapshot.
+/// Returns the name of the folder of a session's snapshot.
 pub(crate) fn snapshot_name(number: u32) -> String {
     format!("{SNAPSHOT}{number}")
 }
@@ -369,7 +369,7 @@ fn read_line(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// An identity in its usual form; zeros where it is none.
+/// Parses an identity in its usual form; returns zeros if it is none.
 fn parse_uuid(text: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let digits: Vec<u8> = text
@@ -414,7 +414,8 @@ mod tests {
         let open = || of.open(&root, &lock);
         let found = open().expect("it is ours").metadata().expect("there").ino();
         assert_eq!(found, fs::metadata(&channel).expect("there").ino());
-        // Whoever moves it, and puts another there, changes nothing: the lock is on this one.
+        // A process that moves it, and puts another one there, does not affect the lock on this
+        // one.
         fs::rename(&root, base.join("moved")).expect("ours");
         assert_eq!(open().expect("ours").metadata().expect("there").ino(), found);
         fs::rename(base.join("moved"), &root).expect("ours");

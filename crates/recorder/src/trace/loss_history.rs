@@ -1,36 +1,37 @@
-//! Which packet tells what was lost.
+//! Losses over time: which packet reports which loss.
 //!
-//! Readers of a stream take it that what a packet tells first was lost between the end of the
-//! packet before and its own end. So no packet may tell what was lost behind its last record, as
-//! all is for which there was no room. When something was lost a recorder does not see, only that
-//! it was there when it looked: that is told by the first packet that ends later.
+//! Readers of a stream assume that losses which a packet reports first occurred between the end of
+//! the previous packet and its own end. So no packet may report losses after its last record, where
+//! all losses for lack of space are. A recorder cannot observe the time of a loss, only that it
+//! occurred before a poll: the first packet that ends later reports it.
 
 use trackway_sys::clock::monotonic_ns;
 
-/// Losses, counted as `T`, between being seen and being told.
+/// Losses, counted as `T`, between their observation and their report.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Losses<T> {
-    /// There at `seen_ns`.
-    seen: T,
-    seen_ns: u64,
-    /// What of that packets tell.
-    told: T,
+    /// There at `observed_ns`.
+    observed: T,
+    observed_ns: u64,
+    /// The part of it that packets report.
+    reported: T,
 }
 
 impl<T: Copy + PartialEq> Losses<T> {
-    /// Takes note of what is lost so far.
-    pub(crate) fn see(&mut self, now: T) {
-        // What no packet has told yet stays: were it always the newest, none might ever.
-        if self.seen == self.told {
-            (self.seen, self.seen_ns) = (now, monotonic_ns());
+    /// Observes the losses so far.
+    pub(crate) fn observe(&mut self, now: T) {
+        // Losses that no packet has reported yet stay: if they were always replaced by the newest,
+        // none might ever be reported.
+        if self.observed == self.reported {
+            (self.observed, self.observed_ns) = (now, monotonic_ns());
         }
     }
 
-    /// What was lost for certain before a packet's end.
+    /// Returns the losses that certainly occurred before a packet's end.
     pub(crate) fn until(&mut self, end_ts: u64) -> T {
-        if end_ts >= self.seen_ns {
-            self.told = self.seen;
+        if end_ts >= self.observed_ns {
+            self.reported = self.observed;
         }
-        self.told
+        self.reported
     }
 }

@@ -14,7 +14,7 @@ use trackway_ctf::write::{
 };
 use trackway_schema::EventDescription;
 
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 
 /// Largest metadata that is read back, in bytes.
 const BYTES_MAX: u64 = 256 << 20;
@@ -22,13 +22,13 @@ const BYTES_MAX: u64 = 256 << 20;
 /// The metadata file of a trace.
 #[derive(Debug)]
 pub(crate) struct Metadata {
-    folder: Arc<Place>,
+    folder: Arc<TraceFolder>,
     text: String,
     declared: Declared,
     written_bytes: usize,
 }
 
-/// What a metadata text declares.
+/// The declarations in a metadata text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Declared {
     /// Stream classes.
@@ -39,13 +39,12 @@ struct Declared {
     types: HashSet<String>,
 }
 
-/// What the kernel's trace calls, in its `env`, its fields that are empty whatever happened.
+/// Key in the `env` of the kernel's trace for fields that are always empty.
 pub(crate) const EMPTY_FIELDS: &str = "trackway_empty_fields";
-/// What it calls those that are not recorded: more than an event may have, or of a kind that we do
-/// not know.
+/// Key for the fields that are not recorded: beyond the limit of an event, or of an unknown kind.
 pub(crate) const LEFT_OUT_FIELDS: &str = "trackway_left_out_fields";
 
-/// Such fields of events as they are named there.
+/// Returns the value for such fields of events.
 pub(crate) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let named = fields.map(|(event, field)| format!("{event}:{field}"));
     named.collect::<Vec<_>>().join(" ")
@@ -53,7 +52,7 @@ pub(crate) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> St
 
 impl Metadata {
     /// Writes the metadata of a new trace in `folder`.
-    pub(crate) fn create(folder: Arc<Place>, trace: &TraceDescription) -> io::Result<Self> {
+    pub(crate) fn create(folder: Arc<TraceFolder>, trace: &TraceDescription) -> io::Result<Self> {
         let mut metadata = Self {
             folder,
             text: metadata_preamble(trace),
@@ -64,7 +63,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// The identity of the trace in `folder`, if it has one that can be read.
+    /// Returns the identity of the trace in `folder`, if it has one that can be read.
     pub(crate) fn uuid_in(folder: &Path) -> Option<[u8; 16]> {
         let path = folder.join("metadata");
         if fs::metadata(&path).ok()?.len() > BYTES_MAX {
@@ -74,7 +73,7 @@ impl Metadata {
     }
 
     /// Reads the metadata that a recorder wrote in `folder`.
-    pub(crate) fn reopen(folder: Arc<Place>) -> io::Result<Self> {
+    pub(crate) fn reopen(folder: Arc<TraceFolder>) -> io::Result<Self> {
         let path = folder.now()?.join("metadata");
         if fs::metadata(&path)?.len() > BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -85,7 +84,7 @@ impl Metadata {
         Ok(Self { folder, text, declared, written_bytes })
     }
 
-    /// The identity of the trace, if the text can be understood.
+    /// Returns the identity of the trace, if the text can be understood.
     pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
         uuid_in_text(self.text.as_bytes())
     }
@@ -98,12 +97,13 @@ impl Metadata {
         }
     }
 
-    /// Likewise the declaration of event `id` of a stream class.
+    /// Adds the declaration of event `id` of a stream class.
     pub(crate) fn declare(&mut self, class: u32, id: u32, event: &EventDescription) {
         self.declare_meaning(class, id, event, &[]);
     }
 
-    /// The same, and what numbers among its fields stand for, each in its place.
+    /// Adds the declaration of an event with the meanings of its numbers, in the order of its
+    /// fields.
     pub(crate) fn declare_meaning(
         &mut self,
         class: u32,
@@ -127,16 +127,16 @@ impl Metadata {
         self.text.push_str(&event_declaration_meaning(class, id, event, meanings));
     }
 
-    /// Declares what `other` does, of which this is a piece, and nothing else: readers take the
-    /// metadata of one piece for all, the one that declares most.
+    /// Declares exactly the events and classes of `other`, of which this is a piece: readers use
+    /// the metadata of the piece that declares most for all pieces.
     pub(crate) fn declare_as(&mut self, other: &Self) {
         self.text.clone_from(&other.text);
         self.declared.clone_from(&other.declared);
         self.written_bytes = 0;
     }
 
-    /// Names these fields, as [`fields`] has them, and no others any more, where the trace began
-    /// with a remark by this name.
+    /// Replaces the named fields by these, in the form of [`fields`], if the trace began with a
+    /// remark by this name.
     pub(crate) fn name_fields(&mut self, remark: &str, fields: &str) {
         let begin = format!("\t{remark} = \"");
         let Some(at) = self.text.find(&begin) else { return };
@@ -168,7 +168,7 @@ impl Metadata {
             .write_all(self.text.as_bytes())
             .and_then(|()| fs::rename(&next, folder.join("metadata")));
         if let Err(error) = written {
-            // What there is of it takes room that is missing.
+            // A partial file takes space that is missing.
             let _ = fs::remove_file(&next);
             return Err(error);
         }
@@ -176,7 +176,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Size of the file, in bytes.
+    /// Returns the size of the file, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.written_bytes as u64
     }
@@ -187,8 +187,8 @@ fn uuid_in_text(text: &[u8]) -> Option<[u8; 16]> {
 }
 
 impl Declared {
-    /// What a metadata text of ours declares: classes have an id, events an id and, in the line
-    /// behind it, that of their class.
+    /// Reads the declarations of a metadata text of ours: classes have an id; events have an id
+    /// and, on the next line, that of their class.
     fn of(text: &str) -> Self {
         let number = |line: &str, name: &str| -> Option<u32> {
             line.strip_prefix(name)?.strip_suffix(';')?.parse().ok()
@@ -250,7 +250,7 @@ mod tests {
         let mut of = event("z");
         of.fields.push(Field { name: "f".into(), kind: FieldKind::Scalar(Scalar::X32) });
         let mut metadata = Metadata {
-            folder: Arc::new(Place::open(Path::new("/")).expect("a folder")),
+            folder: Arc::new(TraceFolder::open(Path::new("/")).expect("a folder")),
             text,
             declared: declared.clone(),
             written_bytes: 0,
@@ -273,7 +273,7 @@ mod tests {
         let remarks = vec![(EMPTY_FIELDS, String::new()), ("another", "e:f".into())];
         let domain = trackway_ctf::write::Domain::Kernel { release: "6.18".into(), remarks };
         let text = metadata_preamble(&description(domain));
-        let folder = Arc::new(Place::open(Path::new("/")).expect("a folder"));
+        let folder = Arc::new(TraceFolder::open(Path::new("/")).expect("a folder"));
         let (declared, written_bytes) = (Declared::default(), text.len());
         let mut metadata = Metadata { folder, text: text.clone(), declared, written_bytes };
         metadata.name_fields(EMPTY_FIELDS, "");
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_takes_no_room() {
         let folder = trackway_testkit::TemporaryFolder::new();
-        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let place = Arc::new(TraceFolder::open(folder.path()).expect("a folder"));
         let metadata = |text: &str| Metadata {
             folder: Arc::clone(&place),
             text: text.into(),

@@ -8,40 +8,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::RecordError;
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{CALIBRATIONS, FACTS, KERNEL, SNAPSHOT, channels_of, is_empty};
 
 /// A trace's folder that is ours alone as long as this lives: its directory is locked (flock(2)).
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct PreparedFolder {
     /// Absolute.
     pub(crate) path: PathBuf,
-    /// What it is in, as it was when it was made.
-    above: Above,
-    /// Whether it was made for this.
+    /// The parent folder, as it was when the folder was made.
+    parent: ParentDir,
+    /// True if the folder was made for this trace.
     is_new: bool,
-    /// Whether it is certain that it is used.
+    /// True if it is certain that the folder is used.
     is_used: bool,
-    /// What was moved for it, until that is certain.
+    /// The trace that was moved aside for it, until it is certain that the folder is used.
     moved: Option<Moved>,
-    /// It stays locked as long as somebody has it open.
-    place: Arc<Place>,
+    /// It stays locked as long as a process has it open.
+    place: Arc<TraceFolder>,
 }
 
-/// What a trace's folder is in. The path that leads there may lead elsewhere at any time, where
-/// another user has a folder on it: what is there is made, moved and removed below this.
+/// The parent folder of a trace. Its path may lead elsewhere at any time, if another user owns a
+/// folder on it: entries are made, moved and removed below this open folder.
 #[derive(Debug)]
-struct Above(Place);
+struct ParentDir(TraceFolder);
 
-impl Above {
-    /// Makes what the folder at `root` is in, where there is none.
+impl ParentDir {
+    /// Makes the parent folder of `root`, if there is none.
     fn make(root: &Path) -> io::Result<Self> {
         let path = root.parent().unwrap_or(root);
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        Place::open_to_find(path).map(Self)
+        TraceFolder::open_to_find(path).map(Self)
     }
 
-    /// Where it has what is called so.
+    /// Returns the path, below this folder, of the entry that `path` names.
     fn at(&self, path: &Path) -> io::Result<PathBuf> {
         match path.file_name() {
             Some(name) => Ok(self.0.now()?.join(name)),
@@ -54,12 +54,12 @@ impl Above {
         fs::rename(self.at(from)?, self.at(to)?)
     }
 
-    /// Whether anything is called so.
+    /// Returns true if the folder has an entry of this name.
     fn has(&self, path: &Path) -> bool {
         self.at(path).and_then(fs::symlink_metadata).is_ok()
     }
 
-    /// Removes the trace of this name, and nothing else, whatever came there meanwhile.
+    /// Removes the trace of this name, and nothing else, even if files were added to it.
     fn remove_trace(&self, path: &Path) -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let folder = self.0.folder(name)?;
@@ -79,81 +79,82 @@ impl Above {
 #[derive(Debug)]
 struct Moved {
     to: PathBuf,
-    /// Where what was there waits to be removed.
+    /// The path where the former trace waits to be removed.
     before: Option<PathBuf>,
 }
 
 impl Moved {
     /// Moves it back to `root`, over a folder of ours that has nothing in it; if it has, both stay
     /// as they are.
-    fn undo(self, above: &Above, root: &Path) {
-        if above.rename(&self.to, root).is_ok()
+    fn undo(self, parent: &ParentDir, root: &Path) {
+        if parent.rename(&self.to, root).is_ok()
             && let Some(before) = self.before
         {
-            let _ = above.rename(&before, &self.to);
+            let _ = parent.rename(&before, &self.to);
         }
     }
 
-    fn settle(self, above: &Above) -> PathBuf {
+    fn commit(self, parent: &ParentDir) -> PathBuf {
         if let Some(before) = &self.before {
-            // It is all a trace: what cannot be removed can be looked at.
-            let _ = above.remove_trace(before);
+            // It holds only a trace: the rest can be removed by hand.
+            let _ = parent.remove_trace(before);
         }
         self.to
     }
 }
 
-impl Room {
-    /// Uses it: what was moved stays there, and what went for that is removed. Where an earlier
-    /// trace is now, if there was one.
-    pub(crate) fn settle(&mut self) -> Option<PathBuf> {
+impl PreparedFolder {
+    /// Marks it as used: the trace that was moved aside stays there, and the one that gave way to
+    /// it is removed. Returns the current path of the earlier trace, if there was one.
+    pub(crate) fn commit(&mut self) -> Option<PathBuf> {
         self.is_used = true;
-        self.moved.take().map(|moved| moved.settle(&self.above))
+        self.moved.take().map(|moved| moved.commit(&self.parent))
     }
 
-    /// The folder, to be found again wherever it is moved. It stays locked as long as this lives.
-    pub(crate) fn place(&self) -> Arc<Place> {
+    /// Returns the folder, to be found again wherever it is moved. It stays locked as long as this
+    /// lives.
+    pub(crate) fn trace_folder(&self) -> Arc<TraceFolder> {
         Arc::clone(&self.place)
     }
 
     /// Removes it if it was made for this, and nothing is in it.
     pub(crate) fn remove_new(&self) {
         if self.is_new {
-            // What cannot be removed is no harm.
+            // A folder that cannot be removed is harmless.
             let _ = self.place.remove_if_empty();
         }
     }
 }
 
-impl Drop for Room {
-    /// Where it is not used after all, everything is as it was.
+impl Drop for PreparedFolder {
+    /// Restores the former state if the folder is not used after all.
     fn drop(&mut self) {
         if !self.is_used {
             self.remove_new();
         }
         if let Some(moved) = self.moved.take() {
-            moved.undo(&self.above, &self.path);
+            moved.undo(&self.parent, &self.path);
         }
     }
 }
 
-/// How often a lock is tried, and how long between: readers take it for a moment, to see whether a
-/// recorder has it.
+/// Number of attempts to lock, and the pause between them: readers take the lock for a moment to
+/// check for a recorder.
 const LOCK_TRIES: usize = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
-/// Most looks at a folder that others make and move at the same time.
+/// Most attempts with a folder that other processes make and move at the same time.
 const LOOKS_MAX: usize = 8;
 /// Most names that are tried for a folder that the user did not name.
 const NAMES_MAX: usize = 1000;
 
-/// What becomes of the trace at `root.old` where the one at `root` takes its name.
+/// The fate of the trace at `root.old` when the one at `root` takes its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Older {
-    /// It goes, as perf(1) has it: somebody has typed a command again.
-    Goes,
-    /// It stays, and the one at `root` becomes `root.old-2`, and so on: who begins anew may be a
-    /// service manager, after one crash and the next.
-    Stays,
+pub(crate) enum ExistingTrace {
+    /// It is removed, as perf(1) does: the user has repeated a command.
+    Remove,
+    /// It stays, and the one at `root` becomes `root.old-2`, and so on: a service manager may start
+    /// a command again, after one crash and the next.
+    Keep,
 }
 
 /// Makes room for a session's trace at `root`, as [`prepare`] does.
@@ -161,86 +162,97 @@ pub(crate) enum Older {
 /// # Errors
 ///
 /// If it would lie in another trace, too.
-pub(crate) fn prepare_session(root: &Path, older: Older) -> Result<Room, RecordError> {
+pub(crate) fn prepare_session(
+    root: &Path,
+    older: ExistingTrace,
+) -> Result<PreparedFolder, RecordError> {
     check_outside(root)?;
     prepare_with(root, older)
 }
 
 /// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
-/// even earlier one, once it is [settled](Room::settle). Folders that hold anything else are left
-/// alone, and so are those that are being recorded into.
-pub(crate) fn prepare(root: &Path) -> Result<Room, RecordError> {
-    prepare_with(root, Older::Goes)
+/// even earlier one, once it is [committed](PreparedFolder::commit). Folders that hold anything
+/// else are left alone, and so are those that are being recorded into.
+pub(crate) fn prepare(root: &Path) -> Result<PreparedFolder, RecordError> {
+    prepare_with(root, ExistingTrace::Remove)
 }
 
-fn prepare_with(root: &Path, older: Older) -> Result<Room, RecordError> {
+fn prepare_with(root: &Path, older: ExistingTrace) -> Result<PreparedFolder, RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
     // Without a slash at the end, which would make `root.old` lie inside.
     let root: PathBuf = absolute.components().collect();
-    let above = Above::make(&root).map_err(RecordError::io("make", &root))?;
-    prepare_in(above, root, older)
+    let parent = ParentDir::make(&root).map_err(RecordError::io("make", &root))?;
+    prepare_in(parent, root, older)
 }
 
-/// The same of the trace called as `path` says, in the folder `above`, whatever is at that path.
-pub(crate) fn prepare_below(above: Place, path: PathBuf) -> Result<Room, RecordError> {
-    prepare_in(Above(above), path, Older::Goes)
+/// Prepares the folder of the trace named by `path`, in the folder `parent`, whatever is at that
+/// path.
+pub(crate) fn prepare_below(
+    parent: TraceFolder,
+    path: PathBuf,
+) -> Result<PreparedFolder, RecordError> {
+    prepare_in(ParentDir(parent), path, ExistingTrace::Remove)
 }
 
-fn prepare_in(above: Above, root: PathBuf, older: Older) -> Result<Room, RecordError> {
+fn prepare_in(
+    parent: ParentDir,
+    root: PathBuf,
+    older: ExistingTrace,
+) -> Result<PreparedFolder, RecordError> {
     let (mut moved, mut is_new) = (None, false);
-    match empty_folder(&above, &root, older, (&mut moved, &mut is_new)) {
+    match empty_folder(&parent, &root, older, (&mut moved, &mut is_new)) {
         Ok(place) => {
-            // What was there is moved back over it.
+            // The former trace is moved back over it.
             let is_new = is_new && moved.is_none();
             let place = Arc::new(place);
-            Ok(Room { path: root, above, is_new, is_used: false, moved, place })
+            Ok(PreparedFolder { path: root, parent, is_new, is_used: false, moved, place })
         }
         Err(error) => {
             if is_new {
-                let _ = above.at(&root).and_then(fs::remove_dir);
+                let _ = parent.at(&root).and_then(fs::remove_dir);
             }
             if let Some(moved) = moved {
-                moved.undo(&above, &root);
+                moved.undo(&parent, &root);
             }
             Err(error)
         }
     }
 }
 
-/// Makes an empty folder and locks it. What was moved for it, and whether it is new, is in the last
-/// two then, and also if there is none.
+/// Makes an empty folder and locks it. Stores the trace that was moved for it and whether it is new
+/// in the last two parameters, also on failure.
 fn empty_folder(
-    above: &Above,
+    parent: &ParentDir,
     root: &Path,
-    older: Older,
+    older: ExistingTrace,
     (moved, is_new): (&mut Option<Moved>, &mut bool),
-) -> Result<Place, RecordError> {
+) -> Result<TraceFolder, RecordError> {
     for _ in 0..LOOKS_MAX {
-        let here = above.at(root).map_err(RecordError::io("use", root))?;
+        let here = parent.at(root).map_err(RecordError::io("use", root))?;
         *is_new |= make(&here).map_err(RecordError::io("make", root))?;
         let Some(lock) = lock_at(&here, root)? else { continue };
-        let place = Place::of(lock, root);
+        let place = TraceFolder::of(lock, root);
         let now = place.now().map_err(RecordError::io("use", root))?;
         if is_empty(&now).map_err(RecordError::io("use", root))? {
             return Ok(place);
         }
-        // Somebody else's, who was faster, if there is one of before.
-        if let Some(before) = moved.replace(move_aside((root, &place), above, older)?) {
-            before.settle(above);
+        // The trace of a faster recorder, if there is a former one.
+        if let Some(before) = moved.replace(move_aside((root, &place), parent, older)?) {
+            before.commit(parent);
         }
     }
     Err(RecordError::FolderBusy(root.to_owned()))
 }
 
-/// Whether a new trace at `root` would lie in no other trace. It would be taken for a piece of that
-/// one, and be moved away with it.
+/// Checks that a new trace at `root` would lie in no other trace. It would be taken for a piece of
+/// that one, and be moved away with it.
 ///
 /// # Errors
 ///
-/// If it would, whether or not that one is being recorded into.
+/// If it would lie in one, even in one that is being recorded.
 pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
-    // Names say nothing: the folder that is there, or the first that is above it, may be a link.
+    // Names prove nothing: the folder that exists, or the first parent that does, may be a link.
     let there = absolute.ancestors().enumerate();
     let mut found = there.filter_map(|(level, path)| Some((level, path.canonicalize().ok()?)));
     let Some((level, there)) = found.next() else { return Ok(()) };
@@ -251,7 +263,7 @@ pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Whether there is a trace at `root` that was recorded here, or is.
+/// Returns true if there is a trace at `root` that was recorded here, or is being recorded.
 fn is_recorded_here(root: &Path) -> bool {
     let has_calibrations = |channel: &PathBuf| channel.join(FACTS).join(CALIBRATIONS).is_file();
     // The kernel's clock is never calibrated; another tracer's has none of our facts.
@@ -262,23 +274,24 @@ fn is_recorded_here(root: &Path) -> bool {
 
 /// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
 /// session's name before the date.
-pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, Room), RecordError> {
+pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, PreparedFolder), RecordError> {
     let time = crate::common::date::utc(trackway_sys::clock::realtime_ns() / 1_000_000_000)
         .replace('T', "-");
     let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
     let mut name = PathBuf::from(format!("trackway-{stamp}"));
     check_outside(&name)?;
     // Where we are, whatever is at its path by then.
-    let here = Place::open_to_find(Path::new(".")).map_err(RecordError::io("use", "."))?;
+    let here = TraceFolder::open_to_find(Path::new(".")).map_err(RecordError::io("use", "."))?;
     for number in 2..NAMES_MAX {
         match DirBuilder::new().mode(0o700).create(&name) {
             Ok(()) => {
-                let above = here.again().map_err(RecordError::io("use", "."))?;
+                let parent = here.again().map_err(RecordError::io("use", "."))?;
                 let path = std::path::absolute(&name).map_err(RecordError::io("use", &name))?;
-                let room = prepare_below(above, path);
-                let mut room = room.inspect_err(|_| drop(fs::remove_dir(&name)))?;
-                room.is_new = true;
-                return Ok((name, room));
+                let prepared_folder = prepare_below(parent, path);
+                let mut prepared_folder =
+                    prepared_folder.inspect_err(|_| drop(fs::remove_dir(&name)))?;
+                prepared_folder.is_new = true;
+                return Ok((name, prepared_folder));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 name = PathBuf::from(format!("trackway-{stamp}-{number}"));
@@ -289,7 +302,7 @@ pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, Room), RecordError>
     Err(RecordError::FolderInUse(name))
 }
 
-/// Makes a folder, if there is none; whether it was made.
+/// Makes a folder, if there is none; returns true if it was made.
 fn make(folder: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -297,12 +310,12 @@ fn make(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Locks the folder; `None` if it was moved away meanwhile.
+/// Locks the folder; returns `None` if it was moved away in between.
 pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
     lock_at(folder, folder)
 }
 
-/// The same of the one at `here`, which is called otherwise.
+/// Locks the folder at `here`, whose path for messages is `folder`.
 fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
     let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(here);
     let file = match opened {
@@ -322,7 +335,7 @@ fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
     Ok(is_at(&file, here).then_some(file))
 }
 
-/// Whether `path` names this open folder.
+/// Returns true if `path` names this open folder.
 fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
@@ -330,7 +343,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Whether the folder holds a trace, or a session's snapshots, and nothing else.
+/// Returns true if the folder holds a trace, or a session's snapshots, and nothing else.
 fn is_only_a_trace(folder: &Path) -> bool {
     let has_only = |folder: &Path, is_ours: &dyn Fn(&Path) -> bool| {
         fs::read_dir(folder).is_ok_and(|mut entries| {
@@ -342,10 +355,10 @@ fn is_only_a_trace(folder: &Path) -> bool {
         let is_uid = |path: &Path| is_named(path, "uid");
         is_named(path, "ust") && path.is_dir() && has_only(path, &is_uid)
     };
-    // Beside the programs' events; alone, only with our facts: LTTng names it so, too.
+    // Beside user events, or alone with our facts: LTTng uses the same name.
     let is_of_the_kernel = |path: &Path| {
-        let is_beside = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
-        let is_ours = is_beside || path.join(FACTS).is_dir();
+        let is_unpublished = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
+        let is_ours = is_unpublished || path.join(FACTS).is_dir();
         is_named(path, KERNEL) && path.join("metadata").is_file() && is_ours
     };
     let is_a_snapshot = |path: &Path| {
@@ -359,9 +372,9 @@ fn is_only_a_trace(folder: &Path) -> bool {
 
 /// Moves the earlier trace at `root`, which we have locked and open, to `root.old`.
 fn move_aside(
-    (root, place): (&Path, &Place),
-    above: &Above,
-    older: Older,
+    (root, place): (&Path, &TraceFolder),
+    parent: &ParentDir,
+    older: ExistingTrace,
 ) -> Result<Moved, RecordError> {
     let now = place.now().map_err(RecordError::io("use", root))?;
     let is_here = || File::open(".").is_ok_and(|here| is_at(&here, &now));
@@ -376,30 +389,30 @@ fn move_aside(
     let old = named(".old");
     let others = || (2..NAMES_MAX).map(|number| named(&format!(".old-{number}")));
     let free = || {
-        let free = std::iter::once(old.clone()).chain(others()).find(|path| !above.has(path));
+        let free = std::iter::once(old.clone()).chain(others()).find(|path| !parent.has(path));
         free.ok_or_else(|| RecordError::FolderInUse(old.clone()))
     };
     let (to, mut before) = match older {
-        Older::Goes => (old.clone(), None),
-        Older::Stays => (free()?, None),
+        ExistingTrace::Remove => (old.clone(), None),
+        ExistingTrace::Keep => (free()?, None),
     };
-    if above.has(&to) {
-        let here = above.at(&to).map_err(RecordError::io("use", &to))?;
-        // Whoever records there keeps it.
+    if parent.has(&to) {
+        let here = parent.at(&to).map_err(RecordError::io("use", &to))?;
+        // A trace that is being recorded stays.
         let _lock = lock_at(&here, &to)?;
         let gone = is_empty(&here).unwrap_or(false) || is_only_a_trace(&here);
         if !gone {
             return Err(RecordError::FolderInUse(to));
         }
         let aside = free()?;
-        above.rename(&to, &aside).map_err(RecordError::io("rename", &to))?;
+        parent.rename(&to, &aside).map_err(RecordError::io("rename", &to))?;
         before = Some(aside);
     }
-    match above.rename(root, &to) {
+    match parent.rename(root, &to) {
         Ok(()) => Ok(Moved { to, before }),
         Err(error) => {
             if let Some(before) = before {
-                let _ = above.rename(&before, &to);
+                let _ = parent.rename(&before, &to);
             }
             Err(RecordError::io("rename", root)(error))
         }
@@ -419,23 +432,23 @@ mod tests {
         let base = std::env::temp_dir().join(format!("trackway-room-{}", std::process::id()));
         let root = base.join("a").join("trace");
         let put = |folder: &Path| fs::create_dir_all(folder.join("ust/uid/0")).unwrap();
-        let mut room = prepare(&root.join("")).unwrap();
-        assert_eq!((room.settle(), &room.path), (None, &root));
+        let mut prepared_folder = prepare(&root.join("")).unwrap();
+        assert_eq!((prepared_folder.commit(), &prepared_folder.path), (None, &root));
         assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
         put(&root);
         assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
-        drop(room);
+        drop(prepared_folder);
         let old = base.join("a").join("trace.old");
         for _ in 0..2 {
-            let mut room = prepare(&root).unwrap();
-            assert_eq!(room.settle().as_ref(), Some(&old));
+            let mut prepared_folder = prepare(&root).unwrap();
+            assert_eq!(prepared_folder.commit().as_ref(), Some(&old));
             put(&root);
         }
-        // Nothing goes that is nobody's to be typed again.
+        // Without `ExistingTrace::Remove`, no trace is removed.
         for number in 2..4 {
-            let mut room = prepare_session(&root, Older::Stays).unwrap();
+            let mut prepared_folder = prepare_session(&root, ExistingTrace::Keep).unwrap();
             let other = base.join("a").join(format!("trace.old-{number}"));
-            assert_eq!(room.settle().as_ref(), Some(&other));
+            assert_eq!(prepared_folder.commit().as_ref(), Some(&other));
             put(&root);
         }
         assert!(old.join("ust").exists());
@@ -474,15 +487,15 @@ mod tests {
             names.sort();
             names
         };
-        for older in [Older::Goes, Older::Stays] {
+        for older in [ExistingTrace::Remove, ExistingTrace::Keep] {
             drop(prepare_session(&root, older).expect("room"));
             assert!(root.join("ust/uid/1").exists() && old.join("ust/uid/2").exists());
             assert_eq!(names(), ["trace", "trace.old"]);
         }
-        // What was put there meanwhile stays, and nothing is written over.
-        let room = prepare(&root).expect("room");
+        // A file that was put there since stays, and no file is overwritten.
+        let prepared_folder = prepare(&root).expect("room");
         put(&root, "3");
-        drop(room);
+        drop(prepared_folder);
         assert!(root.join("ust/uid/3").exists() && old.join("ust/uid/1").exists());
         assert!(base.join("trace.old-2/ust/uid/2").exists());
     }
@@ -526,17 +539,17 @@ mod tests {
             put(victim.join(name));
         }
         let root = theirs.join("trace");
-        let mut room = prepare(&root).expect("room");
+        let mut prepared_folder = prepare(&root).expect("room");
         assert!(theirs.join("trace.old-2").exists(), "until it is certain");
         swap();
-        room.settle();
+        prepared_folder.commit();
         assert!(!moved.join("trace.old-2").exists() && moved.join("trace.old").exists());
-        drop(room);
+        drop(prepared_folder);
         back();
         put(root.clone());
-        let room = prepare(&root).expect("room");
+        let prepared_folder = prepare(&root).expect("room");
         swap();
-        drop(room);
+        drop(prepared_folder);
         assert!(moved.join("trace/ust").exists() && moved.join("trace.old/ust").exists());
         for name in ["trace.old", "trace.old-2"] {
             assert!(victim.join(name).join("ust/uid/0").exists(), "{name}");
@@ -554,9 +567,9 @@ mod tests {
             drop(prepare(root).expect("room"));
         }
         assert!(!made.exists() && before.exists(), "whoever had a folder keeps it");
-        let mut room = prepare(&made).expect("room");
-        room.settle();
-        drop(room);
+        let mut prepared_folder = prepare(&made).expect("room");
+        prepared_folder.commit();
+        drop(prepared_folder);
         assert!(made.exists());
     }
 }

@@ -1,4 +1,5 @@
-//! How far a trace is written while somebody follows it: `trackway/live` beside the calibrations.
+//! The written extent of a trace while a reader follows it: `trackway/live` beside the
+//! calibrations.
 //!
 //! ```text
 //!  0  sequence    u64   raised by one each time
@@ -6,31 +7,31 @@
 //! 16  check       u64   complement of the exclusive or of both
 //! ```
 //!
-//! Little endian, rewritten in place; whoever reads it half written finds the check wrong. It goes
-//! when nobody follows any more. `reader::follow` knows it too.
+//! Little endian, rewritten in place; a reader that finds it half written detects that by the
+//! checksum. It is removed when no reader follows any more. `reader::follow` reads it.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 
 const NAME: &str = "live";
 
-/// The file, while somebody follows.
+/// The file, while a reader follows.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct ProgressFile {
     file: File,
-    facts: Place,
+    facts: TraceFolder,
     sequence: u64,
 }
 
-impl Live {
+impl ProgressFile {
     /// Makes it in the folder of facts.
     pub(crate) fn open(facts: &Path) -> io::Result<Self> {
         // It is removed from where the folder is then.
-        let facts = Place::open(facts)?;
+        let facts = TraceFolder::open(facts)?;
         let file = fs::OpenOptions::new()
             .write(true)
             .create(true)
@@ -53,15 +54,15 @@ impl Live {
     }
 }
 
-/// Takes away what a recorder left in the folder of facts that was killed while somebody followed:
-/// nobody writes there any more.
+/// Removes the file of a recorder that was killed while a reader followed: it is not written any
+/// more.
 pub(crate) fn forget(facts: &Path) {
     let _ = fs::remove_file(facts.join(NAME));
 }
 
-impl Drop for Live {
+impl Drop for ProgressFile {
     fn drop(&mut self) {
-        // What stays says that it is old: it does not change.
+        // A file that stays is old, because it does not change.
         let _ = self.facts.now().and_then(|facts| fs::remove_file(facts.join(NAME)));
     }
 }

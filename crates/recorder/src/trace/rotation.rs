@@ -1,13 +1,13 @@
-//! The files of a stream that is cut into several: what they are called, which are there, and what
-//! becomes of those that a rotation which did not come to its end has left.
+//! The files of a stream that is cut into several: their names, their discovery, and the repair
+//! after an incomplete rotation.
 //!
 //! ```text
 //! channel0_1.0   channel0_1.1   channel0_1.2 …          index/channel0_1.2.idx
 //! ```
 //!
-//! Numbers go on: no file is ever written anew, so that whoever reads it keeps what it opened, and
-//! the progress in the window says by its number which file it means. The point keeps them apart
-//! from other channels' streams, whose names end in `_` and a CPU, or in `_claim` and a number.
+//! Numbers increase: no file is ever rewritten, so readers keep the file that they opened, and the
+//! progress in the window identifies its file by number. The point keeps these names apart from
+//! other channels' streams, whose names end in `_` and a CPU, or in `_claim` and a number.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,22 +16,22 @@ use std::path::{Path, PathBuf};
 /// Folder of the indexes, in that of the streams.
 const INDEXES: &str = "index";
 
-/// Where a stream's file, or one of its files, is.
+/// Returns the path of a stream's file, or of one of its files.
 pub(crate) fn data_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Where its index is.
+/// Returns the path of its index.
 pub(crate) fn index_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(INDEXES).join(format!("{name}.idx"))
 }
 
-/// Name of a stream's file of this number.
+/// Returns the name of a stream's file of this number.
 pub(crate) fn name(stem: &str, number: u64) -> String {
     format!("{stem}.{number}")
 }
 
-/// Removes a file of a stream: first it, then its index, which nobody misses.
+/// Removes a file of a stream: first the file, then its index, which is useless without it.
 pub(crate) fn remove(folder: &Path, name: &str) -> io::Result<()> {
     remove_if_there(&data_path(folder, name))?;
     remove_if_there(&index_path(folder, name))
@@ -47,9 +47,9 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 /// A stream's files that are there before the current one: number and size in bytes, in order.
 pub(crate) type Earlier = Vec<(u64, u64)>;
 
-/// What is there of the stream `stem`, of which a recorder that died had got to file `current`:
-/// whether that is there, and those before it. A rotation may have been cut short: then the next
-/// file may be there, which nothing was counted of, and an index whose file has gone. They go.
+/// Repairs the stream `stem` of a recorder that died while it wrote file `current`. Returns true if
+/// that file is there, and the earlier ones. A rotation may have been cut short: then the next file
+/// may be there, in which nothing was counted, and an index without a file. Both are removed.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub(crate) fn repair(folder: &Path, stem: &str, current: u64) -> io::Result<(boo
     Ok((is_there, files))
 }
 
-/// The greatest number of a file of the stream `stem`; none: it is not cut into several.
+/// Returns the greatest number of a file of the stream `stem`; `None`: it is not cut into several.
 pub(crate) fn last(folder: &Path, stem: &str) -> io::Result<Option<u64>> {
     let mut last = None;
     for entry in fs::read_dir(folder)? {
@@ -96,7 +96,7 @@ pub(crate) fn last(folder: &Path, stem: &str) -> io::Result<Option<u64>> {
     Ok(last)
 }
 
-/// A number as [`name`] writes it.
+/// Parses a number in the format of [`name`].
 fn number_of(digits: &str) -> Option<u64> {
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
@@ -120,7 +120,7 @@ mod tests {
         folder
     }
 
-    fn there(folder: &TemporaryFolder) -> Vec<String> {
+    fn files_in(folder: &TemporaryFolder) -> Vec<String> {
         let names = |folder: &Path| {
             let entries = fs::read_dir(folder).expect("a folder").flatten();
             let names = entries.map(|entry| entry.file_name().into_string().expect("a name"));
@@ -144,7 +144,7 @@ mod tests {
         let mut left = vec!["a_1.2", "a_1.3", "a_1.10", "a_1.2.idx", "a_1.3.idx", "a_1.10.idx"];
         left.extend(of_others);
         left.sort_unstable();
-        assert_eq!(there(&folder), left);
+        assert_eq!(files_in(&folder), left);
     }
 
     #[test]
@@ -157,6 +157,6 @@ mod tests {
         }
         let (is_there, earlier) = repair(folder.path(), "a_1", u64::MAX).expect("a stream");
         assert_eq!((is_there, earlier.len()), (false, 3));
-        assert_eq!(there(&folder), files);
+        assert_eq!(files_in(&folder), files);
     }
 }

@@ -1,12 +1,12 @@
 //! A stream: the packets of one region in one file, and their index; or in several files, where
 //! their size is bounded, of which the oldest go.
 //!
-//! A packet is written at the place that the region's progress names, then the progress moves on
-//! by one store. So a recorder killed in between leaves bytes behind the stream's end, which
-//! whoever recovers writes over, and no packet is there twice. Where the packet does not fit any
-//! more, first the oldest files go, so that there are never more than was asked for; then the next
-//! one is made, and is the stream's once a packet is in it. [`rotation::repair`] knows what a
-//! recorder killed in between leaves.
+//! A packet is written at the position in the region's progress, then one store advances the
+//! progress. So a recorder that is killed in between leaves bytes after the stream's end, which
+//! recovery overwrites, and no packet is there twice. If the packet does not fit any more, the
+//! oldest files are removed first, so that their number never exceeds the limit. Then the next file
+//! is made; it belongs to the stream once a packet is in it. [`rotation::repair`] handles the
+//! remains of a recorder killed in between.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use trackway_ctf::write::{
 use trackway_ring::Drained;
 use trackway_session::Tracefiles;
 
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::rotation;
 
 /// A stream that has a file.
@@ -30,10 +30,10 @@ use crate::trace::rotation;
 pub(crate) struct Stream {
     /// The one that is written.
     current: DataFile,
-    /// Where there are more of them.
+    /// The files of a stream that has several.
     ring: Option<Ring>,
     id: StreamId,
-    /// Events lost, as the latest packet says.
+    /// Number of lost events, as reported by the latest packet.
     pub(crate) discarded: u64,
     /// Begin of the latest packet, ns.
     begin_ts: u64,
@@ -67,16 +67,16 @@ struct Last {
     events: u64,
 }
 
-/// What a stream in several files is besides the one that is written.
+/// The state of a stream in several files, in addition to the file that is written.
 #[derive(Debug)]
 struct Ring {
-    place: Arc<Place>,
-    /// What the files' names begin with.
+    place: Arc<TraceFolder>,
+    /// Prefix of the files' names.
     stem: String,
     bounds: Tracefiles,
     /// Number of the current file.
     number: u64,
-    /// Those before it, the oldest first.
+    /// Earlier files, the oldest first.
     earlier: VecDeque<Earlier>,
     /// Events in files that were deleted, as far as this process wrote them.
     deleted: u64,
@@ -90,7 +90,7 @@ struct Earlier {
     events: u64,
 }
 
-/// What is the same in all packets of a stream.
+/// Properties that are the same in all packets of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamId {
     /// Identity of the trace.
@@ -115,8 +115,9 @@ pub(crate) struct Packet {
     pub(crate) events: u64,
 }
 
-/// The bounds as they stand in the window, where any process of the user may have written others:
-/// at least those that what is there was within, or a file would go for each packet that comes.
+/// Returns the bounds in the window, into which any process of the user may have written others.
+/// They are at least those that the existing files satisfy, so that a new packet does not remove
+/// files at once.
 fn at_least(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> Tracefiles {
     let Tracefiles { size_bytes, count } = bounds;
     let all = earlier.iter().map(|&(_, bytes)| bytes).chain([current_bytes]);
@@ -131,10 +132,10 @@ fn at_least(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> T
 const ALIGNMENT_BYTES: usize = 8;
 
 impl Stream {
-    /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`: what is
-    /// lost before the first record is counted from there.
+    /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`: losses
+    /// before the first record are counted from there.
     pub(crate) fn create(
-        place: &Arc<Place>,
+        place: &Arc<TraceFolder>,
         name: &str,
         bounds: Tracefiles,
         id: StreamId,
@@ -161,11 +162,11 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Opens the files of a stream as a recorder that died left them, and cuts off what its
-    /// progress does not name. `None`: nothing is left of it, since there was to be one file, and
-    /// it had gone for the next one.
+    /// Opens the files of a stream of a dead recorder, and cuts off bytes beyond its progress.
+    /// `None`: the stream has no file left, since only one was allowed, and it was removed for the
+    /// next one.
     pub(crate) fn reopen(
-        place: &Arc<Place>,
+        place: &Arc<TraceFolder>,
         name: &str,
         bounds: Tracefiles,
         id: StreamId,
@@ -174,7 +175,7 @@ impl Stream {
         let folder = place.now()?;
         let Some(number) = drained.file.checked_sub(1) else {
             let (current, last) = DataFile::reopen(&folder, name, drained)?;
-            return Ok(Some(Self::behind(current, None, id, &last)));
+            return Ok(Some(Self::continue_from(current, None, id, &last)));
         };
         let (is_there, earlier) = rotation::repair(&folder, name, number)?;
         if !is_there && bounds.count == 1 && earlier.is_empty() {
@@ -186,11 +187,11 @@ impl Stream {
         ring.earlier =
             earlier.map(|(number, bytes)| Earlier { number, bytes, events: 0 }).collect();
         let (current, last) = DataFile::reopen(&folder, &ring.name(number), drained)?;
-        Ok(Some(Self::behind(current, Some(ring), id, &last)))
+        Ok(Some(Self::continue_from(current, Some(ring), id, &last)))
     }
 
-    /// A stream whose last packet has this entry in its index.
-    fn behind(
+    /// Makes a stream whose last packet has this entry in its index.
+    fn continue_from(
         current: DataFile,
         ring: Option<Ring>,
         id: StreamId,
@@ -213,25 +214,26 @@ impl Stream {
         }
     }
 
-    /// Where the progress is, in `drained`.
+    /// Writes the position into `drained`.
     pub(crate) fn note(&self, drained: &mut Drained) {
         drained.file_bytes = self.current.bytes;
         drained.packets = self.current.packets;
         drained.file = self.ring.as_ref().map_or(0, |ring| ring.number.saturating_add(1));
     }
 
-    /// Bytes of all of its files.
+    /// Returns the bytes of all of its files.
     pub(crate) fn bytes(&self) -> u64 {
         let earlier = self.ring.iter().flat_map(|ring| &ring.earlier);
         earlier.map(|file| file.bytes).sum::<u64>() + self.current.bytes
     }
 
-    /// Events in files of it that were deleted, as far as this process wrote them.
+    /// Returns the number of events in files of it that were deleted, as far as this process wrote
+    /// them.
     pub(crate) fn deleted(&self) -> u64 {
         self.ring.as_ref().map_or(0, |ring| ring.deleted)
     }
 
-    /// Writes a packet: `bytes` has room for its header, then its records. The caller publishes
+    /// Writes a packet: `bytes` has space for its header, then its records. The caller publishes
     /// the progress afterwards.
     pub(crate) fn append(&mut self, bytes: &mut Vec<u8>, packet: &Packet) -> io::Result<()> {
         let content = bytes.len();
@@ -270,9 +272,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Has the stream last until then, by an empty packet: who looks only at the time in which
-    /// there are all streams (babeltrace 1, and so lttng-analyses) is to see all of it. Where there
-    /// is no room, or it would take another file, it stays as it is.
+    /// Extends the stream until then, by an empty packet: readers that consider only the time in
+    /// which all streams exist (babeltrace 1, and so lttng-analyses) are to read all of it. If
+    /// there is no space, or it would take another file, the stream stays as it is.
     pub(crate) fn extend(&mut self, end_ts: u64) {
         const EMPTY_BYTES: usize = PACKET_HEADER_BYTES.next_multiple_of(ALIGNMENT_BYTES);
         let is_full = |ring: &Ring| ring.bounds.is_full(self.current.bytes, EMPTY_BYTES as u64);
@@ -285,12 +287,12 @@ impl Stream {
         let _ = self.append(&mut empty, &packet);
     }
 
-    /// Bytes from the last packet with events on, if it is known.
+    /// Returns the bytes from the last packet with events on, if it is known.
     pub(crate) fn last_bytes(&self) -> Option<u64> {
         Some(self.current.bytes - self.current.last?.bytes)
     }
 
-    /// Cuts off what [`Self::last_bytes`] says: how many events were in it.
+    /// Cuts off the packet of [`Self::last_bytes`]; returns the number of its events.
     pub(crate) fn cut_last(&mut self) -> Option<u64> {
         let Self { current, next_sequence, .. } = self;
         let Last { bytes, packets, events } = current.last.take()?;
@@ -299,14 +301,14 @@ impl Stream {
         *next_sequence = next_sequence.wrapping_sub(current.packets - packets);
         (current.bytes, current.packets) = (bytes, packets);
         current.events = current.events.saturating_sub(events);
-        // Who told the most may be gone.
+        // The packet that reported the most may be removed.
         self.discarded = 0;
         Some(events)
     }
 
-    /// When a packet begins. babeltrace2 puts the packets of several files in the order in which
-    /// they begin, and those that begin at once in the wrong one. The next packet begins when this
-    /// one ends: so one without a length begins a nanosecond earlier, if it can.
+    /// Returns the time at which a packet begins. babeltrace2 sorts the packets of several files by
+    /// their begin, and packets with the same begin wrongly. The next packet begins when this one
+    /// ends: so one without a length begins a nanosecond earlier, if it can.
     fn begin_of(&self, packet: &Packet) -> u64 {
         let earlier = packet.begin_ts.saturating_sub(1);
         let is_point = packet.begin_ts == packet.end_ts;
@@ -327,7 +329,7 @@ impl DataFile {
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(path)
         };
-        // Whoever finds the file finds an index that makes sense.
+        // A reader that finds the file also finds a valid index.
         let index = open(&rotation::index_path(folder, name))?;
         index.write_all_at(&index_header(), 0)?;
         let file = open(&rotation::data_path(folder, name))?;
@@ -372,8 +374,8 @@ impl DataFile {
             .write_all_at(bytes, self.bytes)
             .and_then(|()| self.index.write_all_at(&index_entry(self.bytes, fields), at));
         if let Err(error) = written {
-            // Who reads it finds whole packets; and what there is of this one takes room that is
-            // missing. What cannot be cut off is behind what the progress names.
+            // Readers find whole packets; and a partial one takes space that is missing. Bytes that
+            // cannot be cut off lie after the progress.
             let _ = self.index.set_len(at);
             let _ = self.file.set_len(self.bytes);
             return Err(error);
@@ -385,7 +387,7 @@ impl DataFile {
 }
 
 impl Ring {
-    fn new(place: &Arc<Place>, stem: &str, bounds: Tracefiles) -> Self {
+    fn new(place: &Arc<TraceFolder>, stem: &str, bounds: Tracefiles) -> Self {
         let (place, stem) = (Arc::clone(place), stem.to_owned());
         Self { place, stem, bounds, number: 0, earlier: VecDeque::new(), deleted: 0 }
     }
@@ -394,8 +396,8 @@ impl Ring {
         rotation::name(&self.stem, number)
     }
 
-    /// Writes a packet into a file of its own, which is the current one then. If it cannot be
-    /// written, the one before stays current, and as many of the oldest may have gone.
+    /// Writes a packet into a file of its own, which becomes the current one. If it cannot be
+    /// written, the previous file stays current; some of the oldest may have been removed.
     fn rotate(
         &mut self,
         current: &mut DataFile,
@@ -427,7 +429,7 @@ impl Ring {
         let full = match begun {
             Ok(file) => std::mem::replace(current, file),
             Err(error) => {
-                // What there is of it takes room that is missing.
+                // A partial file takes space that is missing.
                 let _ = rotation::remove(&folder, &next);
                 return Err(error);
             }
@@ -444,11 +446,11 @@ impl Ring {
     }
 }
 
-/// Whether a recorder can have been so far in the stream `name` when it was killed: what its index
-/// has, or one packet less, which it had not said yet.
+/// Returns true if a recorder can have made this progress in stream `name` when it was killed: as
+/// far as its index, or one packet less, which it had not published yet.
 ///
-/// Of a stream in several files, in the last one that is there: a rotation that was cut short costs
-/// what was in memory.
+/// In a stream of several files, the last one that exists: a rotation that was cut short loses the
+/// events in memory.
 pub(crate) fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bool {
     let name = match (rotation::last(folder, stem), drained.file) {
         (Ok(None), 0) => stem.to_owned(),
@@ -493,11 +495,11 @@ mod tests {
     fn packets_of_a_stream_in_several_files_begin_one_after_the_other() {
         let folder = TemporaryFolder::new();
         fs::create_dir(folder.join("index")).expect("a folder");
-        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let place = Arc::new(TraceFolder::open(folder.path()).expect("a folder"));
         let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
         let begins = |bounds: Tracefiles, name: &str| {
             let mut stream = Stream::create(&place, name, bounds, id, 100).expect("a stream");
-            // As pieces of one sub-buffer come: each begins where the one before ended.
+            // Pieces of one sub-buffer: each begins where the previous one ended.
             for (begin_ts, end_ts) in [(100, 100), (120, 120), (120, 150), (150, 150), (151, 151)] {
                 let mut bytes = vec![0; PACKET_HEADER_BYTES + 4];
                 let packet = Packet { begin_ts, end_ts, discarded: 0, missing: 0, events: 1 };
@@ -517,7 +519,7 @@ mod tests {
     fn a_stream_lasts_longer_where_its_file_has_room() {
         let folder = TemporaryFolder::new();
         fs::create_dir(folder.join("index")).expect("a folder");
-        let place = Arc::new(Place::open(folder.path()).expect("a folder"));
+        let place = Arc::new(TraceFolder::open(folder.path()).expect("a folder"));
         let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
         let lasts = |size_bytes: u64, name: &str| {
             let bounds = Tracefiles { size_bytes, count: 1 };
@@ -526,7 +528,7 @@ mod tests {
             let packet = Packet { begin_ts: 100, end_ts: 120, discarded: 3, missing: 0, events: 1 };
             stream.append(&mut bytes, &packet).expect("a packet");
             stream.extend(110);
-            // Behind the empty packet that it begins with.
+            // After the empty packet that it begins with.
             assert_eq!((stream.end_ts, stream.bytes()), (120, 88 + 4000));
             stream.extend(200);
             assert_eq!((stream.discarded, stream.deleted()), (3, 0));

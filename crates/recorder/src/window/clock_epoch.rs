@@ -9,30 +9,30 @@ use trackway_sys::thread::{rseq_area, tid};
 use trackway_window::{MappedMemory, SessionLayout, Way};
 
 use crate::window::cpus;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::slot::Slot;
 
-/// How often a switch is tried on a CPU where writers are quick.
+/// Number of attempts to switch on a CPU whose writers are quick.
 const TRIES: usize = 100;
-/// Bytes that a switch copies, rounded up to words, with what lies behind.
+/// Bytes that a switch copies, rounded up to words, with the following ones.
 const SWITCH_BYTES: usize = trackway_abi::region::SUB_HEADER_BYTES;
 
-/// Opens a sub-buffer of `epoch` in every region in use. Where there is no room, the next one
-/// that a writer opens will be of the new epoch.
-pub(crate) fn switch_all(home: &Home, slot: &Slot, layout: &SessionLayout, epoch: u64) {
-    let window = *home.window();
+/// Opens a sub-buffer of `epoch` in every region in use. If there is no space, the next one that a
+/// writer opens belongs to the new epoch.
+pub(crate) fn switch_all(handle: &WindowHandle, slot: &Slot, layout: &SessionLayout, epoch: u64) {
+    let window = *handle.window();
     // A recorder killed in here must be proved dead like any claimer.
     let me = window.enter_process(&trackway_sys::process::identity());
     cpus::visit(|cpu| {
         if let Some(region) = layout.region(&window, cpu, Way::Sequence) {
-            switch_sequence(home, slot, region, cpu, epoch);
+            switch_sequence(handle, slot, region, cpu, epoch);
         }
         for which in [Way::Claim(0), Way::Claim(1)] {
             let Some(region) = layout.region(&window, cpu, which) else { continue };
             let owner = me.owner_word(tid());
             let Some(claim) = Claim::take(region, owner) else { continue };
-            if let Some((plan, header)) = plan(home, region, epoch) {
-                // SAFETY: the header has room for whole words; `plan` bounded its place.
+            if let Some((plan, header)) = plan(handle, region, epoch) {
+                // SAFETY: the header has space for whole words; `plan` bounded its place.
                 unsafe {
                     claim.commit(&plan, &MappedMemory(window), header.as_ptr(), SWITCH_BYTES);
                 }
@@ -41,7 +41,13 @@ pub(crate) fn switch_all(home: &Home, slot: &Slot, layout: &SessionLayout, epoch
     });
 }
 
-fn switch_sequence(home: &Home, slot: &Slot, region: Region<'static>, cpu: u32, epoch: u64) {
+fn switch_sequence(
+    handle: &WindowHandle,
+    slot: &Slot,
+    region: Region<'static>,
+    cpu: u32,
+    epoch: u64,
+) {
     let pointer = rseq_area();
     if !AVAILABLE || pointer.is_null() {
         return;
@@ -54,10 +60,10 @@ fn switch_sequence(home: &Home, slot: &Slot, region: Region<'static>, cpu: u32, 
         expected: generation.load(std::sync::atomic::Ordering::Relaxed),
     };
     for _ in 0..TRIES {
-        let Some((plan, header)) = plan(home, region, epoch) else { return };
-        let target = home.window().base().wrapping_add(plan.at as usize);
+        let Some((plan, header)) = plan(handle, region, epoch) else { return };
+        let target = handle.window().base().wrapping_add(plan.at as usize);
         let bytes = Bytes { target, source: header.as_ptr(), count: SWITCH_BYTES };
-        // SAFETY: the header has room for whole words; `plan` bounded the place; the generation is
+        // SAFETY: the header has space for whole words; `plan` bounded the place; the generation is
         // mapped.
         if unsafe { commit(area, cpu, &gate, region, &plan, bytes) } {
             return;
@@ -65,9 +71,9 @@ fn switch_sequence(home: &Home, slot: &Slot, region: Region<'static>, cpu: u32, 
     }
 }
 
-/// A switch of a region that is in use, at a place that is backed.
+/// Plans the switch of a region that is in use, at a place that is backed.
 fn plan(
-    home: &Home,
+    handle: &WindowHandle,
     region: Region<'static>,
     epoch: u64,
 ) -> Option<(Plan, trackway_ring::SubHeader)> {
@@ -77,5 +83,5 @@ fn plan(
     }
     let (plan, header) = region.plan_switch(expected, monotonic_ns(), epoch).ok()?;
     let end = plan.at.checked_add(header.len() as u64)?;
-    (end <= home.window().usable_bytes()).then_some((plan, header))
+    (end <= handle.window().usable_bytes()).then_some((plan, header))
 }

@@ -6,10 +6,10 @@ use trackway_abi::session::Clock;
 use trackway_session::{Line, Reading};
 use trackway_sys::clock::{monotonic_ns, tsc};
 
-/// Looks of which the tightest counts.
+/// Number of samples, of which the tightest counts.
 const LOOKS: usize = 20;
 
-/// Whether the processor's counter runs at one speed, in all states of sleep.
+/// Returns true if the processor's counter runs at one speed, in all states of sleep.
 pub(crate) fn counter_is_invariant() -> bool {
     // AArch64's is the system counter, which is all of that by its architecture, and the same for
     // all processors.
@@ -22,7 +22,7 @@ pub(crate) fn counter_is_invariant() -> bool {
     has("constant_tsc") && has("nonstop_tsc")
 }
 
-/// A reading: the clock between two looks at the counter, the tightest of several.
+/// Reads the clock between two readings of the counter, the tightest of several.
 pub(crate) fn read() -> Reading {
     let look = || {
         let before = tsc();
@@ -35,20 +35,20 @@ pub(crate) fn read() -> Reading {
         .fold(look(), |best, one| if one.width < best.width { one } else { best })
 }
 
-/// Publishes `line` (none: writers ask the system) and the epoch.
+/// Publishes `line` (`None`: writers read the system's clock) and the epoch.
 pub(crate) fn publish(clock: &Clock, line: Option<Line>, epoch: u64) {
     let line = line.unwrap_or(Line { base_tsc: 0, multiplier: 0, base_ns: 0, span: 0 });
     // Odd, whatever a dead recorder left.
     let sequence = clock.sequence.load(Ordering::Relaxed) | 1;
     clock.sequence.store(sequence, Ordering::Relaxed);
     // ORDERING: Release keeps the odd count before the values; it pairs with the Acquire fence of
-    // readers, before their second look at the count.
+    // readers, before their second load of the count.
     fence(Ordering::Release);
     clock.base_tsc.store(line.base_tsc, Ordering::Relaxed);
     clock.multiplier.store(line.multiplier, Ordering::Relaxed);
     clock.base_ns.store(line.base_ns, Ordering::Relaxed);
     clock.span.store(line.span, Ordering::Relaxed);
     clock.epoch.store(epoch, Ordering::Relaxed);
-    // ORDERING: Release pairs with the Acquire of readers' first look.
+    // ORDERING: Release pairs with the Acquire of readers' first load.
     clock.sequence.store(sequence.wrapping_add(1), Ordering::Release);
 }

@@ -1,6 +1,6 @@
 //! The machine's CPUs, and running once on each of them.
 //!
-//! A restartable sequence that was under way when a session's generation changed is gone once
+//! A restartable sequence that was running when a session's generation changed has ended once
 //! another thread has run on its CPU: the kernel aborts sequences when it switches threads. So a
 //! visit to every CPU is a grace period, for all processes, without their help.
 
@@ -14,7 +14,7 @@ const CPUS_MAX: u32 = 8192;
 /// Environment variable by which tests make a machine claim that it could have more CPUs.
 const TEST_VARIABLE: &str = "TRACKWAY_TEST_CPUS";
 
-/// Number of CPUs that the machine could ever have: ids are below it.
+/// Returns the number of CPUs that the machine could ever have: ids are below it.
 pub(crate) fn possible() -> u32 {
     let found =
         ids("/sys/devices/system/cpu/possible").last().map_or_else(fallback, |last| last + 1);
@@ -22,13 +22,13 @@ pub(crate) fn possible() -> u32 {
     claimed.unwrap_or(0).clamp(found, CPUS_MAX)
 }
 
-/// CPUs that are online.
+/// Returns the CPUs that are online.
 pub(crate) fn online() -> Vec<u32> {
     let online = ids("/sys/devices/system/cpu/online");
     if online.is_empty() { (0..fallback()).collect() } else { online }
 }
 
-/// CPUs that are there, whether they are online or not.
+/// Returns the CPUs that are present, online or not.
 pub(crate) fn present() -> Vec<u32> {
     let present = ids("/sys/devices/system/cpu/present");
     if present.is_empty() { online() } else { present }
@@ -38,12 +38,12 @@ fn fallback() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
-/// CPU ids in a file of the kernel's list format: `0-3,8,10-11`.
+/// Reads CPU ids from a file in the kernel's list format: `0-3,8,10-11`.
 fn ids(path: &str) -> Vec<u32> {
     std::fs::read_to_string(path).map(|text| parse_ids(&text)).unwrap_or_default()
 }
 
-/// CPUs as a user lists them, all of which there are.
+/// Parses a user's list of CPUs, all of which must be present.
 pub(crate) fn chosen(list: &str) -> Result<Vec<u32>, RecordError> {
     let failed = |why: String| RecordError::Kernel(format!("--cpu {list}: {why}"), None);
     let is_range = |range: &str| {
@@ -72,19 +72,19 @@ fn parse_ids(text: &str) -> Vec<u32> {
     ids
 }
 
-/// Runs once on every CPU that is online, then where it ran before. Whether it could: it may not
-/// run on a CPU that a cpuset(7) withholds, and then old sequences may still be alive there.
+/// Runs once on every CPU that is online, then where it ran before. Returns false if a cpuset(7)
+/// withholds a CPU, where old sequences may still be alive.
 pub(crate) fn visit_all() -> bool {
     visit(|_| ())
 }
 
-/// Calls `visitor` on every CPU that is online; whether every one could be visited.
+/// Calls `visitor` on every CPU that is online; returns true if all could be visited.
 pub(crate) fn visit(visitor: impl FnMut(u32)) -> bool {
     visit_each(&online(), visitor)
 }
 
-/// Runs once on each of these CPUs, as far as they are online, then where it ran before. Whether it
-/// could.
+/// Runs once on each of these CPUs, as far as they are online, then where it ran before. Returns
+/// true if all could be visited.
 pub(crate) fn visit_these(cpus: &[u32]) -> bool {
     let online = online();
     let cpus: Vec<u32> = cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect();
@@ -97,12 +97,12 @@ fn visit_each(cpus: &[u32], mut visitor: impl FnMut(u32)) -> bool {
     for &cpu in cpus {
         match CpuSet::only(cpu).apply() {
             Ok(()) => visitor(cpu),
-            // It went offline meanwhile: nothing runs there.
+            // It went offline in between: no thread runs there.
             Err(Errno(libc::EINVAL)) if !online().contains(&cpu) => {}
             Err(_) => complete = false,
         }
     }
-    // If the set of before cannot be had back, we may run anywhere, which harms nobody.
+    // If the former set cannot be restored, the thread may run on any CPU, which is harmless.
     let _ = before.apply();
     complete
 }

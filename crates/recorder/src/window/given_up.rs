@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use trackway_abi::session::{SESSIONS_MAX, Session};
 
 use crate::notices::Notices;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::shared_text;
 
 /// A recording that was given up for a new one.
@@ -14,13 +14,13 @@ use crate::window::shared_text;
 pub(crate) enum GivenUp {
     /// A recording of the window's user, into this folder.
     Own(PathBuf),
-    /// The window's part of a session over several users, recorded by the user with this id.
+    /// A session over several users in one user's window, recorded by the user with this id.
     Part(u32),
 }
 
 impl GivenUp {
-    /// Which one `session` would be. Only the recorder's user knows where the trace of a session
-    /// over several users is.
+    /// Describes `session`. Only the recorder's user can read the path of a trace over several
+    /// users.
     pub(crate) fn of(session: &Session) -> Self {
         let folder = shared_text::path_of(session);
         match folder.as_os_str().is_empty() {
@@ -45,9 +45,9 @@ impl core::fmt::Display for GivenUp {
     }
 }
 
-/// Says which recordings had to go for a new one.
-pub(crate) fn tell(home: &Home, notices: &Notices) {
-    for recording in home.given_up.take() {
-        notices.say(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));
+/// Reports the recordings that were given up for a new one.
+pub(crate) fn report(handle: &WindowHandle, notices: &Notices) {
+    for recording in handle.given_up.take() {
+        notices.report(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));
     }
 }

@@ -1,4 +1,4 @@
-//! Where a user's window is, and opening it.
+//! A user's window: finding and opening it.
 
 use std::cell::RefCell;
 use std::ffi::{CString, OsString};
@@ -18,41 +18,41 @@ use crate::error::RecordError;
 use crate::notices::Notices;
 use crate::window::given_up::GivenUp;
 
-/// Environment variable that says where the window is, instead of /dev/shm; the library in traced
-/// programs obeys it too.
+/// Environment variable with the folder of the window, instead of /dev/shm; the library in traced
+/// programs uses it, too.
 const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
 const FOLDER: &str = "/dev/shm";
 
-/// How long whoever has another user's window locked is waited for, in ns, whatever is done there.
+/// Longest wait for a process that has another user's window locked, in ns.
 const OTHERS_PATIENCE_NS: u64 = 50_000_000;
 
-/// A user's window, with what a recorder needs of it.
+/// A user's window, with the state that a recorder needs for it.
 #[derive(Debug)]
-pub struct Home {
+pub struct WindowHandle {
     /// Hands out its memory.
     pub allocator: Allocator,
     /// The folder that it lies in.
     pub folder: PathBuf,
     /// Its file.
     pub path: PathBuf,
-    /// Whose it is, as this process sees users.
+    /// The user that owns it, as this process sees users.
     uid: u32,
     /// Device and inode of its file.
     file: (u64, u64),
     guard: Guard,
-    /// Recordings that were given up for want of places, and nobody was told of yet.
+    /// Recordings that were given up for lack of slots, and not reported yet.
     pub(crate) given_up: RefCell<Vec<GivenUp>>,
 }
 
-impl Home {
-    /// Opens the calling user's window; makes it if there is none, and replaces one that nobody
-    /// can use any more, saying so.
+impl WindowHandle {
+    /// Opens the calling user's window. Makes it if there is none, and replaces one that is
+    /// unusable, with a notice.
     pub fn open_or_make(notices: &Notices) -> Result<Self, RecordError> {
         let folder = folder();
         match Self::open_in(&folder, true) {
             Err(RecordError::Window(path, OpenError::Truncated | OpenError::NotAWindow)) => {
                 let aside = set_aside(&path)?;
-                notices.say(format_args!(
+                notices.report(format_args!(
                     "the window {} was unusable (truncated or damaged); it is now {}",
                     path.display(),
                     aside.display()
@@ -71,13 +71,13 @@ impl Home {
         }
     }
 
-    /// Looks at the calling user's window; `None`: there is none. For commands that record nothing:
-    /// where nobody else uses the window, it is compact afterwards.
-    pub fn look<T>(look: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
-        let Some(home) = Self::open()? else { return Ok(None) };
-        let seen = look(home.window());
-        home.compact_soon();
-        home.close();
+    /// Calls `inspect` with the calling user's window; returns `None` if there is none. For
+    /// commands that record nothing: if no other process uses the window, it is compact afterwards.
+    pub fn inspect<T>(inspect: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
+        let Some(handle) = Self::open()? else { return Ok(None) };
+        let seen = inspect(handle.window());
+        handle.compact_soon();
+        handle.close();
         Ok(Some(seen))
     }
 
@@ -86,8 +86,8 @@ impl Home {
         Self::open_for(folder, crate::common::user::user(), create)
     }
 
-    /// The same of user `uid`. Where that is another one, nobody is waited for long who has it
-    /// locked: see [`Self::limit_patience`].
+    /// Opens the window of user `uid`. For another user's window, waits for the lock are short: see
+    /// [`Self::limit_patience`].
     pub(crate) fn open_for(folder: &Path, uid: u32, create: bool) -> Result<Self, RecordError> {
         let fail = |error| RecordError::Window(folder.to_owned(), error);
         let path = path_of(folder, uid)?;
@@ -98,7 +98,7 @@ impl Home {
         let (window, file, guard) =
             Window::open_guarded(&folder_name, &name, uid, create).map_err(of_window)?;
         let status = file.status().map_err(|errno| of_window(errno.into()))?;
-        let home = Self {
+        let handle = Self {
             allocator: Allocator::new(window, file),
             folder: folder.to_owned(),
             path,
@@ -107,12 +107,12 @@ impl Home {
             guard,
             given_up: RefCell::default(),
         };
-        home.limit_patience();
-        Ok(home)
+        handle.limit_patience();
+        Ok(handle)
     }
 
-    /// Makes the window compact, if nobody uses it. Where no program does, and no session is left,
-    /// others are about to close it: they are waited for, for a moment.
+    /// Makes the window compact, if no process uses it. If no program and no session is left, other
+    /// users of the window are about to close it: waits for them, for a moment.
     pub(crate) fn compact_soon(&self) {
         const LOOKS: u32 = 10;
         const PERIOD: Duration = Duration::from_millis(5);
@@ -124,33 +124,34 @@ impl Home {
         }
     }
 
-    /// Whether a session is in the window, or a process that lives.
+    /// Returns true if a session is in the window, or a process that lives.
     fn is_used(&self) -> bool {
         let window = self.window();
         let state = |index| window.session(index).state.load(Ordering::Relaxed);
         (0..SESSIONS_MAX).any(|index| state(index) != FREE) || window.sweep_processes() > 0
     }
 
-    /// Lets go of a window that was only looked at: nothing of it is mapped any more, if there is
-    /// address space for that. Copies of [`Self::window`] show zeros from here on.
+    /// Unmaps a window that was only read, if there is address space for that. Copies of
+    /// [`Self::window`] show zeros from here on.
     pub fn close(self) {
         let window = *self.window();
         drop(self);
-        // What is still mapped would keep the window from being made compact by another.
+        // A mapping that stays would keep other processes from making the window compact.
         let _ = window.blank(true, 0).and_then(|()| window.blank(false, 0));
     }
 
-    /// Whose it is.
+    /// Returns the user that owns it.
     pub(crate) const fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Device and inode of its file.
+    /// Returns the device and inode of its file.
     pub(crate) const fn file(&self) -> (u64, u64) {
         self.file
     }
 
-    /// Whether its file is the one that programs find. What cannot be seen was not removed.
+    /// Returns true if its file is the one that programs find. A file that cannot be checked counts
+    /// as present.
     pub(crate) fn is_where_it_was(&self) -> bool {
         match std::fs::symlink_metadata(&self.path) {
             Ok(status) => (status.dev(), status.ino()) == self.file,
@@ -158,24 +159,25 @@ impl Home {
         }
     }
 
-    /// From here on, nobody who has another user's window locked is waited for for more than a
-    /// moment: its user must not be able to keep the recorder from what else it has to do.
+    /// Limits waits for a process that has another user's window locked: that user must not be able
+    /// to delay the recorder's other work.
     pub(crate) fn limit_patience(&self) {
         if self.uid != crate::common::user::user() {
             self.allocator.limit_patience(OTHERS_PATIENCE_NS);
         }
     }
 
-    /// The window.
+    /// Returns the window.
     pub const fn window(&self) -> &Window {
         self.allocator.window()
     }
 
-    /// Whether the file is as long as the window says; if not, somebody truncated it.
+    /// Returns true if the file is as long as the window declares; if not, a process truncated it.
     ///
-    /// Other recorders lengthen the file before they say so, and say so before they shorten it:
-    /// so it is as long as the lesser of what the window says before and after we look; unless it
-    /// was shortened and lengthened meanwhile, which does not happen twice in a row.
+    /// Other recorders lengthen the file before they publish its length, and publish the length
+    /// before they shorten it. So the file is as long as the lesser of the lengths published before
+    /// and after the check; unless it was shortened and lengthened in between, which does not
+    /// happen twice in a row.
     pub fn is_whole(&self) -> bool {
         let is_long_enough = || {
             let before = self.window().usable_bytes();
@@ -187,26 +189,26 @@ impl Home {
     }
 }
 
-impl Drop for Home {
-    /// A window that nobody uses any more takes little memory.
+impl Drop for WindowHandle {
+    /// Compacts a window that is not in use, so that it takes little memory.
     fn drop(&mut self) {
-        // Whoever comes next tries again.
+        // The next process that opens the window tries again.
         let _ = self.allocator.compact();
     }
 }
 
-/// The file of user `uid`'s window in `folder`.
+/// Returns the path of user `uid`'s window in `folder`.
 pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
     let fail = |error| RecordError::Window(folder.to_owned(), error);
     let mut name = [0; NAME_BYTES];
-    // In a user namespace we share the folder with users outside, whose names count.
+    // In a user namespace the folder is shared with users outside, whose names count.
     let known_as = trackway_sys::process::outer_user(uid)
         .ok_or_else(|| fail(OpenError::System(trackway_sys::Errno(libc::EOVERFLOW))))?;
     let name = window_name(folder.as_os_str().as_bytes(), known_as, &mut name).map_err(fail)?;
     Ok(PathBuf::from(OsString::from_vec(name.to_bytes().to_vec())))
 }
 
-/// The folder that the window lies in.
+/// Returns the folder that the window lies in.
 pub(crate) fn folder() -> PathBuf {
     std::env::var_os(FOLDER_VARIABLE).map_or_else(|| PathBuf::from(FOLDER), PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! The lease of a session's recorder: renewed while it lives, checked to know whether it is dead.
+//! The lease of a session's recorder: renewed while it lives, checked to detect its death.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use trackway_abi::session::Session;
 use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
 use trackway_window::lease_is_over;
 
-/// How long a lease lasts, in ns.
+/// Duration of a lease, in ns.
 pub(crate) const LEASE_NS: u64 = 5_000_000_000;
 
 /// Enters this process as the session's recorder; the moment at which it did.
@@ -19,16 +19,16 @@ pub(crate) fn sign(session: &Session) -> u64 {
     who.since_ns
 }
 
-/// Says that the recorder is alive; whether the lease had run out meanwhile.
+/// Renews the lease; returns true if it had run out.
 pub(crate) fn renew_lease(session: &Session) -> bool {
     let now = trackway_sys::clock::monotonic_ns();
-    // ORDERING: SeqCst: first the lease, then (by whoever asked) the bits; a writer that clears a
-    // bit looks at the lease afterwards.
+    // ORDERING: SeqCst: first the lease, then (by the process that requested it) the bits; a writer
+    // that clears a bit reads the lease afterwards.
     session.lease_until_ns.swap(now + LEASE_NS, Ordering::SeqCst) < now
 }
 
-/// Whether the recorder of a session that is not free is dead. A recorder that is merely stopped
-/// is not; of one in another pid namespace only the lease can tell.
+/// Returns true if the recorder of a session that is not free is dead. A recorder that is merely
+/// stopped is not. For one in another pid namespace only the lease can tell.
 pub(crate) fn recorder_is_dead(session: &Session) -> bool {
     let who = Identity {
         image: 0,
@@ -41,13 +41,13 @@ pub(crate) fn recorder_is_dead(session: &Session) -> bool {
         _ if who.pid == 0 => true,
         Life::Dead => true,
         Life::Alive => false,
-        // It may live where we cannot look: then its lease is all there is. If the system merely
-        // refuses to tell (no descriptor is left), it is not dead.
+        // It may live where this process cannot see it: then only its lease counts. If the system
+        // merely refuses an answer (no descriptor is left), it is not dead.
         Life::Unknown => {
             let here = pid_namespace();
             let elsewhere = who.pid_namespace == 0 || here != 0 && here != who.pid_namespace;
             let now = trackway_sys::clock::monotonic_ns();
-            // Who died while it drew the clock's line has left it so for good.
+            // A process that died while it updated the clock's line has left it so for good.
             let is_drawing = session.clock.sequence.load(Ordering::Relaxed) & 1 != 0;
             let is_over = is_drawing || lease_is_over(lease, now, &session.clock);
             elsewhere && lease < now && is_over
@@ -60,13 +60,13 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::window::handle::Home;
+    use crate::window::handle::WindowHandle;
 
     #[test]
     fn a_recorder_in_other_namespaces_is_known_by_its_lease_and_the_counter() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
-        let session = home.window().session(3);
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let session = handle.window().session(3);
         session.recorder_pid.store(std::process::id(), Ordering::Relaxed);
         session.recorder_pid_namespace.store(pid_namespace() ^ 1, Ordering::Relaxed);
         let now = trackway_sys::clock::monotonic_ns();

@@ -1,18 +1,18 @@
-//! How much memory this process's control group may still take.
+//! The memory that this process's control group may still take.
 //!
-//! Buffers are charged to whoever allocates them, the recorder. A group that is at its limit does
-//! not answer fallocate(2) with an error: the kernel ends a process of the group. So the limit is
-//! looked at before. Both versions of cgroups (Documentation/admin-guide/cgroup-v2.rst and
-//! cgroup-v1/memory.rst of Linux); what cannot be read limits nothing.
+//! Buffers are charged to the process that allocates them, the recorder. A group at its limit does
+//! not fail fallocate(2): the kernel kills a process of the group. So the limit is checked before.
+//! Supports both versions of cgroups (Documentation/admin-guide/cgroup-v2.rst and
+//! cgroup-v1/memory.rst of Linux); files that cannot be read limit nothing.
 
 use std::fs;
 use std::path::Path;
 
-/// Where cgroups are mounted.
+/// Mount point of cgroups.
 const ROOT: &str = "/sys/fs/cgroup";
-/// Most levels of groups that are looked at.
+/// Most levels of groups that are checked.
 const LEVELS_MAX: usize = 32;
-/// What is left to everything else in the group: one part in so many of its limit.
+/// Share of the limit that is left to the rest of the group: one part in so many.
 const SLACK: u64 = 8;
 
 /// Names of the files of one version.
@@ -34,15 +34,15 @@ const VERSION_2: Files = Files {
     reclaimable: ["inactive_file", "active_file"],
 };
 
-/// Bytes that may be allocated without coming near the limit of any group that this process is
-/// in, nor that of the machine, whose memory may be less than what a file system in it may have.
+/// Returns the bytes that may be allocated without coming near the limit of any group of this
+/// process, nor that of the machine, whose memory may be less than a file system in it may take.
 pub(crate) fn headroom_bytes() -> u64 {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| left_by(&text));
     headroom_below(Path::new(ROOT), &membership).min(of_machine.unwrap_or(u64::MAX))
 }
 
-/// What a machine may still give that has a /proc/meminfo like this (proc_meminfo(5)).
+/// Returns the memory that a machine with this /proc/meminfo (proc_meminfo(5)) may still give.
 fn left_by(meminfo: &str) -> Option<u64> {
     let bytes = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -51,7 +51,7 @@ fn left_by(meminfo: &str) -> Option<u64> {
     Some(bytes("MemAvailable")?.saturating_sub(bytes("MemTotal")? / SLACK))
 }
 
-/// The same for groups mounted at `root` and a text as /proc/PID/cgroup has it.
+/// Returns the same for groups mounted at `root` and a text in the format of /proc/PID/cgroup.
 fn headroom_below(root: &Path, membership: &str) -> u64 {
     let mut least = u64::MAX;
     for line in membership.lines() {

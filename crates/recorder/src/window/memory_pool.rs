@@ -27,11 +27,11 @@ pub(crate) struct Pool {
     owner: u8,
     /// Free pieces, by size as a power of two.
     free: Vec<(u32, Vec<Piece>)>,
-    /// Whether to leave half of what is free to others.
+    /// True if half of the free memory is left to other processes.
     modest: bool,
-    /// Whether to wait (for a moment) while another process has the window locked.
+    /// True if waits are allowed (for a moment) while another process has the window locked.
     pub(crate) patient: bool,
-    /// When it was last looked who is in a sandbox.
+    /// Time of the latest search for sandboxes.
     looked: Option<Instant>,
 }
 
@@ -40,13 +40,13 @@ pub(crate) struct Pool {
 struct Piece {
     /// In bytes of the window.
     offset: u64,
-    /// Whether there is memory: the system's, else.
+    /// True if it has memory; otherwise the system has it.
     is_backed: bool,
 }
 
 impl Pool {
-    /// The pool of the session in slot `slot`; a modest one leaves half of what is free. No
-    /// pool takes its control group to the limit.
+    /// Makes the pool of the session in slot `slot`; a modest one leaves half of the free memory.
+    /// No pool takes its control group to the limit.
     pub(crate) fn new(slot: usize, modest: bool) -> Self {
         Self {
             owner: granule::DATA + slot as u8,
@@ -57,8 +57,8 @@ impl Pool {
         }
     }
 
-    /// A piece of `1 << shift` bytes, backed by memory. More than one is taken from the window at
-    /// a time, if more are `expected`.
+    /// Takes a piece of `1 << shift` bytes, backed by memory. Takes more than one from the window
+    /// at a time, if more are `expected`.
     pub(crate) fn take(
         &mut self,
         allocator: &Allocator,
@@ -84,25 +84,25 @@ impl Pool {
             }
             Err(error) => return Err(error),
         };
-        // In the order of their addresses: what is last is taken first.
+        // In the order of their addresses: the last one is taken first.
         let pieces = (1..bytes / size).rev();
         let pieces = pieces.map(|number| Piece { offset: start + number * size, is_backed: true });
         self.list(shift).extend(pieces);
         Ok(start)
     }
 
-    /// Takes a piece of `1 << shift` bytes at `offset` back, at which nobody is any more: its
-    /// memory is the system's again.
+    /// Takes back a piece of `1 << shift` bytes at `offset` that is not in use any more: its memory
+    /// returns to the system.
     pub(crate) fn put(&mut self, allocator: &Allocator, shift: u32, offset: u64) {
         let is_backed = allocator.file().punch(offset, 1 << shift).is_err();
         let list = self.list(shift);
-        // What has memory is taken first; then what lies low.
+        // Pieces with memory are taken first; then those at low addresses.
         list.push(Piece { offset, is_backed });
         list.sort_unstable_by_key(|piece| (piece.is_backed, std::cmp::Reverse(piece.offset)));
     }
 
-    /// Gives the memory of all free pieces back, and granules that have no others to the window,
-    /// unless somebody else has it locked: then they stay, to be taken or given back later.
+    /// Gives back the memory of all free pieces, and returns granules without pieces in use to the
+    /// window. If another process has the window locked, they stay, to be used or given back later.
     pub(crate) fn trim(&mut self, allocator: &Allocator) -> Result<(), AllocateError> {
         for (shift, pieces) in &mut self.free {
             for piece in pieces.iter_mut().filter(|piece| piece.is_backed) {
@@ -117,14 +117,14 @@ impl Pool {
             return Ok(());
         }
         let given = allocator.try_give_back_some(&whole, self.owner);
-        // Whatever came of it: what is not ours any more may be another's by now.
+        // Whatever the result: granules that are not ours any more may be another session's by now.
         for (_, pieces) in &mut self.free {
             pieces.retain(|piece| allocator.owner_at(granule_of(piece)) == self.owner);
         }
         given
     }
 
-    /// Memory that the session holds in the window and the system has, in bytes.
+    /// Returns the memory that the session holds in the window and the system has, in bytes.
     pub(crate) fn unbacked_bytes(&self) -> u64 {
         let of = |(shift, pieces): &(u32, Vec<Piece>)| {
             (pieces.iter().filter(|piece| !piece.is_backed).count() as u64) << shift
@@ -134,7 +134,7 @@ impl Pool {
 
     fn take_granules(&mut self, allocator: &Allocator, bytes: u64) -> Result<u64, AllocateError> {
         self.check_room(allocator, bytes)?;
-        self.look_for_sandboxes(allocator.window(), bytes);
+        self.detect_sandboxes(allocator.window(), bytes);
         if self.patient {
             allocator.take(bytes, self.owner)
         } else {
@@ -142,9 +142,9 @@ impl Pool {
         }
     }
 
-    /// Looks who is in a sandbox, where processes may have to map more of the window for so many
-    /// bytes more: who is told makes no system call for that.
-    fn look_for_sandboxes(&mut self, window: &Window, bytes: u64) {
+    /// Detects processes in sandboxes, if processes may have to map more of the window for so many
+    /// more bytes: those that are marked make no system call for that.
+    fn detect_sandboxes(&mut self, window: &Window, bytes: u64) {
         const PERIOD: Duration = Duration::from_secs(1);
         let is_mapped = window.usable_bytes().saturating_add(bytes) <= READABLE_BYTES;
         if is_mapped || self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
@@ -154,8 +154,8 @@ impl Pool {
         self.looked = Some(Instant::now());
     }
 
-    /// Whether there is room for so many bytes more, all of which are wanted: before the first of
-    /// them is taken.
+    /// Checks that there is memory for so many more bytes, all of which are required: before the
+    /// first of them is taken.
     pub(crate) fn check_all(&self, allocator: &Allocator, bytes: u64) -> Result<(), AllocateError> {
         self.check_room(allocator, bytes)?;
         let free = free_bytes(allocator.file()).map_err(AllocateError::System)?;
@@ -165,7 +165,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether so many bytes more leave enough to others.
+    /// Checks that so many more bytes leave enough to other processes.
     fn check_room(&self, allocator: &Allocator, bytes: u64) -> Result<(), AllocateError> {
         let headroom = memory_limit::headroom_bytes();
         let share = if self.modest { 2 } else { 1 };
@@ -193,7 +193,7 @@ impl Pool {
     }
 }
 
-/// Where the granule of a piece begins, or its first one.
+/// Returns the start of a piece's granule, or of its first one.
 fn granule_of(piece: &Piece) -> u64 {
     piece.offset / GRANULE_BYTES * GRANULE_BYTES
 }
@@ -216,19 +216,19 @@ mod tests {
     use trackway_testkit::TemporaryFolder;
 
     use super::*;
-    use crate::window::handle::Home;
+    use crate::window::handle::WindowHandle;
 
     #[test]
     fn granules_that_are_free_go_back_and_others_stay() {
         let folder = TemporaryFolder::below(Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
-        let allocator = &home.allocator;
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let allocator = &handle.allocator;
         let mut pool = Pool::new(3, false);
         let shift = GRANULE_BYTES.ilog2() - 2;
         let pieces: Vec<u64> =
             (0..8).map(|_| pool.take(allocator, shift, 12).expect("memory")).collect();
         let large = pool.take(allocator, GRANULE_BYTES.ilog2() + 1, 1).expect("memory");
-        // Four that nobody has taken yet are there, too.
+        // Four that are not in use yet are there, too.
         assert_eq!(allocator.bytes_of(3), 5 * GRANULE_BYTES);
         assert_eq!(pool.unbacked_bytes(), 0);
         // All of the second granule, and a part of the first.
@@ -238,16 +238,16 @@ mod tests {
         assert_eq!(allocator.bytes_of(3), GRANULE_BYTES);
         assert_eq!(allocator.owner_at(pieces[0]), granule::DATA + 3);
         assert_eq!(allocator.owner_at(large), granule::FREE);
-        // What stayed holds no memory, and is used first.
-        let blocks = || std::fs::metadata(&home.path).expect("the window").blocks() * 512;
+        // Pieces that stayed hold no memory, and are used first.
+        let blocks = || std::fs::metadata(&handle.path).expect("the window").blocks() * 512;
         assert_eq!(pool.unbacked_bytes(), 3 << shift);
         let before = blocks();
         assert_eq!(pool.take(allocator, shift, 1), Ok(pieces[1]));
         assert_eq!((blocks() - before, pool.unbacked_bytes()), (1 << shift, 2 << shift));
         pool.put(allocator, shift, pieces[1]);
         assert_eq!(blocks(), before);
-        // Somebody is at it: the next time will do.
-        let other = Home::open_in(folder.path(), false).expect("the window");
+        // Another handle has the window open: the next attempt succeeds.
+        let other = WindowHandle::open_in(folder.path(), false).expect("the window");
         pool.put(allocator, shift, pieces[0]);
         let locked = other.allocator.exclusively(|| pool.trim(allocator)).expect("a lock");
         assert_eq!(locked, Err(AllocateError::Locked));

@@ -18,17 +18,17 @@ use crate::error::RecordError;
 /// A process rule that selects no process: no namespace has this number.
 const NO_PROCESS: &str = "pid=0:0";
 
-/// The rules of a channel, as `trackway_schema::ProcessRules` reads them.
+/// Returns the rules of a channel, in the form of `trackway_schema::ProcessRules`.
 ///
 /// # Errors
 ///
-/// If one of its processes is not there, or may not be looked at.
+/// If one of its processes does not exist, or may not be examined.
 pub(crate) fn rules_text(channel: &ChannelSpec) -> Result<String, RecordError> {
     let lines = channel.pids.iter().map(|&pid| line_of(pid)).collect::<Result<_, _>>()?;
     Ok(rules_beside(channel, lines))
 }
 
-/// The same of a channel that was made before: of its processes those that have ended are none.
+/// Returns the rules of an existing channel: processes that have ended are left out.
 pub(crate) fn rules_of_running(channel: &ChannelSpec) -> String {
     let lines = channel.pids.iter().map(|&pid| line_of(pid).unwrap_or_else(|_| NO_PROCESS.into()));
     rules_beside(channel, lines.collect())
@@ -39,7 +39,7 @@ fn line_of(pid: u32) -> Result<String, RecordError> {
     Ok(format!("pid={namespace}:{pid}"))
 }
 
-/// These rules, and those of the channel that are not about process ids.
+/// Returns these rules, and those of the channel that are not about process ids.
 fn rules_beside(channel: &ChannelSpec, mut lines: Vec<String>) -> String {
     lines.extend(channel.executables.iter().map(|glob| format!("exe={glob}")));
     lines.extend(channel.pid_namespaces.iter().map(|namespace| format!("ns={namespace}")));
@@ -58,7 +58,7 @@ pub fn in_window(window: &Window) -> BTreeSet<u32> {
         if who.pid_namespace == own {
             return Some(who.pid);
         }
-        // What it is called there, another process is called here.
+        // This process has another number for it than its own namespace.
         others.get_or_insert_with(elsewhere).get(&(who.pid_namespace, who.pid)).copied()
     });
     here.collect()
@@ -69,7 +69,7 @@ pub fn mapped_files(pid: u32) -> Option<BTreeSet<PathBuf>> {
     Some(executable_files(&fs::read(format!("/proc/{pid}/maps")).ok()?))
 }
 
-/// Executable files in proc_pid_maps(5).
+/// Returns the executable files in proc_pid_maps(5).
 fn executable_files(maps: &[u8]) -> BTreeSet<PathBuf> {
     let path = |line: &[u8]| {
         let mode = line.split(|&byte| byte == b' ').nth(1)?;
@@ -79,15 +79,15 @@ fn executable_files(maps: &[u8]) -> BTreeSet<PathBuf> {
     maps.split(|&byte| byte == b'\n').filter_map(path).collect()
 }
 
-/// The command name of a process (proc_pid_comm(5)); empty: it is gone.
+/// Returns the command name of a process (proc_pid_comm(5)); empty if it has ended.
 pub fn name_of(pid: u32) -> String {
     // A process may call itself anything, and its name may end with a space.
     let name = read_proc(&format!("/proc/{pid}/comm")).unwrap_or_default();
     name.strip_suffix('\n').unwrap_or(&name).to_owned()
 }
 
-/// The processes in namespaces within ours, by namespace and by their ids in there: those that are
-/// not there are of namespaces that nobody here sees, or have ended.
+/// Returns the processes in namespaces within ours, by namespace and by their ids in there.
+/// Processes that are missing are in namespaces that this process cannot see, or have ended.
 pub(crate) fn elsewhere() -> BTreeMap<(u64, u32), u32> {
     let own = trackway_sys::process::pid_namespace();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -96,7 +96,7 @@ pub(crate) fn elsewhere() -> BTreeMap<(u64, u32), u32> {
     known.filter(|((namespace, _), _)| *namespace != own).collect()
 }
 
-/// The process-id namespace of a process, and its id in there: what it knows of itself.
+/// Returns the process-id namespace of a process, and its id in there.
 pub(crate) fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
     let folder = format!("/proc/{pid}");
     let fail = || RecordError::io("look at process", pid.to_string());
@@ -109,7 +109,7 @@ pub(crate) fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
     Ok((namespace, id))
 }
 
-/// Reads a file of proc(5). Names of processes and files in it may be any bytes: what is not UTF-8
+/// Reads a file of proc(5). Names of processes and files in it may be any bytes: invalid UTF-8
 /// becomes U+FFFD.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Whether restartable sequences abort on this machine as they must. Tested once for each window,
-//! because everything rests on it: under some emulators and debuggers they do not.
+//! Test of restartable sequences: whether they abort on this machine as they must. Run once for
+//! each window, because everything rests on it: under some emulators and debuggers they do not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::Builder;
@@ -13,11 +13,11 @@ const WORKS: u32 = 1;
 /// The window's `rseq_works`: no.
 pub(crate) const BROKEN: u32 = 2;
 
-/// How long the test waits for an abort.
+/// Longest wait for an abort.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Tests, if nobody has, and publishes the result in the window. Without sequences of its own
-/// (glibc.pthread.rseq=0) it cannot tell, and leaves it to the writers' checks.
+/// Runs the test, unless it has been run, and publishes the result in the window. Without sequences
+/// of its own (glibc.pthread.rseq=0) the process cannot test; the writers' checks remain.
 pub(crate) fn run(window: &Window) {
     let result = &window.header().rseq_works;
     if result.load(Ordering::Relaxed) != 0 || rseq_area().is_null() {
@@ -31,7 +31,7 @@ pub(crate) fn run(window: &Window) {
 /// Runs a thread that spins inside a sequence on one CPU, and preempts it there. `None` where it
 /// may not choose its CPU, or there can be no other thread.
 pub(crate) fn sequences_abort() -> Option<bool> {
-    /// What the thread says: nothing yet, about to enter, aborted, left when told to.
+    /// States of the thread: nothing yet, about to enter, aborted, left when stopped.
     const STARTED: u32 = 1;
     const ABORTED: u32 = 2;
     const LEFT: u32 = 3;
@@ -113,10 +113,10 @@ unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     aborted != 0
 }
 
-/// As above, on AArch64.
+/// See the x86-64 version.
 ///
 /// # Safety
-/// As above.
+/// See the x86-64 version.
 #[cfg(target_arch = "aarch64")]
 unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     let aborted: u64;
@@ -158,7 +158,7 @@ unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     aborted != 0
 }
 
-/// There are no sequences for this machine.
+/// Fails: there are no sequences for this machine.
 ///
 /// # Safety
 /// None needed; the signature is that of the real one.

@@ -1,10 +1,11 @@
-//! Processes in sandboxes: told before they are asked for what takes a system call.
+//! Processes in sandboxes: marked before the library would need a system call in them.
 //!
-//! The library asks for a thread's name by prctl(2), which a seccomp filter may kill for. So before
-//! a recorder lets writers in to a generation that may want names, it looks who is in a sandbox,
-//! and tells the library, which then says the name that it knows already. The same before memory
-//! is used that processes may not have readable yet, for which they call mprotect(2). (Who enters
-//! one between this look and a thread's first event is not seen: docs/guides/processes.md.)
+//! The library reads a thread's name by prctl(2), which a seccomp filter may kill for. So before a
+//! recorder activates a generation that may need names, it detects processes in sandboxes and marks
+//! them; the library then records the name that it has read before. The same happens before memory
+//! is used that processes may not have mapped readable yet, for which they call mprotect(2). (A
+//! process that enters a sandbox between this check and a thread's first event is not detected:
+//! docs/guides/processes.md.)
 
 use std::fs;
 
@@ -13,7 +14,7 @@ use trackway_window::Window;
 
 use crate::window::processes::elsewhere;
 
-/// Most threads of a process that are looked at.
+/// Most threads of a process that are checked.
 const THREADS_MAX: usize = 256;
 
 /// Notes in the window which of its processes are in sandboxes.
@@ -37,18 +38,18 @@ pub(crate) fn note(window: &Window) {
     }
 }
 
-/// Whether a thread of a process is under seccomp(2); false where that is not known.
+/// Returns true if a thread of a process is under seccomp(2); false if that is not known.
 fn is_sandboxed(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.take(THREADS_MAX).any(|thread| {
         // A thread may call itself anything.
         let status = fs::read(thread.path().join("status"));
-        status.is_ok_and(|status| says_so(&String::from_utf8_lossy(&status)))
+        status.is_ok_and(|status| has_seccomp_mode(&String::from_utf8_lossy(&status)))
     })
 }
 
-/// Whether proc_pid_status(5) says so.
-fn says_so(status: &str) -> bool {
+/// Returns true if this text of proc_pid_status(5) names a seccomp mode.
+fn has_seccomp_mode(status: &str) -> bool {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     mode.is_some_and(|mode| mode.trim() != "0")
 }
@@ -59,9 +60,9 @@ mod tests {
 
     #[test]
     fn a_process_is_in_a_sandbox_if_its_status_says_so() {
-        assert!(says_so("Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
-        assert!(says_so("Seccomp:\t1\n"));
-        assert!(!says_so("Seccomp:\t0\nSeccomp_filters:\t0\n"));
-        assert!(!says_so("Name:\tSeccomp: 2\n"), "a kernel without it");
+        assert!(has_seccomp_mode("Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        assert!(has_seccomp_mode("Seccomp:\t1\n"));
+        assert!(!has_seccomp_mode("Seccomp:\t0\nSeccomp_filters:\t0\n"));
+        assert!(!has_seccomp_mode("Name:\tSeccomp: 2\n"), "a kernel without it");
     }
 }

@@ -10,10 +10,10 @@ use trackway_session::{
 use crate::error::RecordError;
 use crate::window::processes;
 
-/// What a session is to be.
+/// Settings of a session.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
-    /// Its name; empty for one that nobody speaks to.
+    /// Its name; empty for one without a control socket.
     pub name: String,
     /// Only for processes that hold this token.
     pub token: Option<u64>,
@@ -23,7 +23,7 @@ pub struct SessionSettings {
     pub path: PathBuf,
 }
 
-/// What a channel of a session is to be.
+/// Settings of a channel of a session.
 #[derive(Debug, Clone)]
 pub struct ChannelSettings {
     /// Its name, which its streams' files begin with.
@@ -32,27 +32,27 @@ pub struct ChannelSettings {
     pub buffers: BufferPlan,
     /// Flight recorder.
     pub overwrite: bool,
-    /// How the files of its streams are bounded.
+    /// Limits of the files of its streams.
     pub tracefiles: Tracefiles,
-    /// How writers get exclusive access.
+    /// The way in which writers get exclusive access.
     pub reserve: Reserve,
     /// Contexts of every record.
     pub contexts: ContextList,
     /// Event rules, as `trackway_schema::Rules` reads them.
     pub rules: String,
-    /// What must be true of events.
+    /// Conditions that its events must satisfy.
     pub filters: Vec<FilterSpec>,
     /// Events that are to come, for which filters are compiled before they are there.
     pub expected: Vec<EventDescription>,
     /// Rules for processes, as `trackway_schema::ProcessRules` reads them; none: all.
     pub processes: String,
-    /// How long programs that allow it wait for room, in ns; 0: they do not.
+    /// Longest wait of programs that allow blocking, in ns; 0: they do not wait.
     pub blocking_ns: u64,
-    /// Whether writers are kept out at first.
+    /// True if writers are excluded at first.
     pub paused: bool,
-    /// Whether it begins with little memory, where its size was not asked for: it may be idle for
+    /// True if it begins with little memory, because its size was not specified: it may be idle for
     /// long.
-    pub thrifty: bool,
+    pub starts_small: bool,
 }
 
 impl Default for ChannelSettings {
@@ -71,16 +71,16 @@ impl Default for ChannelSettings {
             processes: String::new(),
             blocking_ns: 0,
             paused: false,
-            thrifty: false,
+            starts_small: false,
         }
     }
 }
 
 impl ChannelSettings {
-    /// Name of the channel of a session that was not told of any: LTTng's.
+    /// Name of a session's only channel if none is specified: LTTng's.
     pub const DEFAULT_NAME: &str = ChannelSpec::DEFAULT_NAME;
 
-    /// A channel as its user describes it; writers are let in if it is to `record`.
+    /// Converts a channel's specification; admits writers at once if it is to `record`.
     ///
     /// # Errors
     ///

@@ -11,13 +11,13 @@ use trackway_abi::session::{
 };
 use trackway_ctf::write::Contexts;
 
-/// The session's trace folder, as it stands in the window.
+/// Returns the session's trace folder, as written in the window.
 pub(crate) fn path_of(session: &Session) -> PathBuf {
     let bytes = copy(&session.path, session.path_bytes.load(Ordering::Relaxed), PATH_BYTES_MAX);
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Identity of the trace that a session in a window is of.
+/// Returns the identity of the trace of a session in a window.
 pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (bytes, half) in uuid.chunks_exact_mut(8).zip(&session.trace_uuid) {
@@ -26,14 +26,14 @@ pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
     uuid
 }
 
-/// Name of the channel, as it stands in the window, if it can be one.
+/// Returns the name of the channel, as written in the window, if it is valid.
 pub(crate) fn channel_name(session: &Session) -> Option<String> {
     let length = session.channel_bytes.load(Ordering::Relaxed);
     let name = String::from_utf8(copy(&session.channel, length, NAME_BYTES_MAX)).ok()?;
     trackway_session::is_name(&name).then_some(name)
 }
 
-/// Contexts of its records, as they stand in the window: as many as writers find there.
+/// Returns the contexts of its records, as written in the window: as many as writers find there.
 pub(crate) fn contexts(session: &Session, bits: u32) -> Contexts {
     let names = if bits & context::APPLICATIONS != 0 {
         let length = session.applications_bytes.load(Ordering::Relaxed);
@@ -57,7 +57,7 @@ pub(crate) fn process_rules(session: &Session) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Writes a text, as far as there is room, and how long it is.
+/// Writes a text, as far as it fits, and its length.
 pub(crate) fn put(into: &[AtomicU8], length: &AtomicU32, bytes: &[u8]) {
     for (place, byte) in into.iter().zip(bytes) {
         place.store(*byte, Ordering::Relaxed);

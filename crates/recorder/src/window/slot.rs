@@ -1,8 +1,8 @@
 //! A session's slot in the window: taken, filled in, activated, ended, freed.
 //!
-//! The order of the steps is the argument. A session is FREE → BUILDING (writers look away) →
-//! ACTIVE → ENDING → FREE; its generation is raised after each step that makes what writers
-//! remember void; memory is used anew only after a visit to every CPU.
+//! The order of the steps is the argument. A session is FREE → BUILDING (writers ignore it) →
+//! ACTIVE → ENDING → FREE. Its generation is raised after each step that invalidates writers'
+//! cached decisions. Memory is reused only after a visit to every CPU.
 
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -17,16 +17,16 @@ use trackway_session::{BufferPlan, Reserve};
 use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
 
 use crate::error::RecordError;
-use crate::window::handle::Home;
+use crate::window::handle::WindowHandle;
 use crate::window::lease::{recorder_is_dead, renew_lease, sign};
 use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::shared_text::put;
 use crate::window::{cpus, rseq_self_test, sandboxes};
 
-/// How long a slot rests before it is taken again, in ns, if another can be had: longer than a
-/// thread that is not stopped sleeps on its way from a site to the slot that it found there.
+/// Rest of a slot before it is used again, in ns, if another is free: longer than a thread that is
+/// not stopped sleeps on its way from a site to the slot that it found there.
 const REST_NS: u64 = 1_000_000_000;
-/// How many slots rest so long at most, beside which no more are taken that were never used.
+/// Most slots that rest; beyond that, no slots are taken that were never used.
 const RESTING_MAX: usize = 4;
 
 /// A slot that is ours.
@@ -44,15 +44,15 @@ pub(crate) struct Slot {
 const COMPLETE: u64 = u64::MAX;
 
 impl Slot {
-    /// The session.
+    /// Returns the session.
     pub(crate) fn session(&self) -> &'static Session {
         self.window.session(self.index)
     }
 
     /// Takes a free slot: see [`longest_free`].
-    pub(crate) fn take(home: &Home) -> Result<Self, RecordError> {
-        let window = *home.window();
-        let taken = home.allocator.exclusively(|| {
+    pub(crate) fn take(handle: &WindowHandle) -> Result<Self, RecordError> {
+        let window = *handle.window();
+        let taken = handle.allocator.exclusively(|| {
             let index = longest_free(&window, trackway_sys::clock::monotonic_ns())?;
             let session = window.session(index);
             let since_ns = sign(session);
@@ -60,71 +60,74 @@ impl Slot {
             raise_generation(session);
             Some(Self { index, window, since_ns, is_complete: false })
         });
-        taken.map_err(|error| memory_error(home, 0, error))?.ok_or(RecordError::NoSlot)
+        taken.map_err(|error| memory_error(handle, 0, error))?.ok_or(RecordError::NoSlot)
     }
 
     /// Takes over the session of a recorder that is dead; `None` if there is none in the slot.
-    pub(crate) fn take_over(home: &Home, index: usize) -> Result<Option<Self>, RecordError> {
-        let window = *home.window();
+    pub(crate) fn take_over(
+        handle: &WindowHandle,
+        index: usize,
+    ) -> Result<Option<Self>, RecordError> {
+        let window = *handle.window();
         let session = window.session(index);
         let of_the_dead =
             || session.state.load(Ordering::Relaxed) != state::FREE && recorder_is_dead(session);
-        // Nobody waits for the lock because of the living.
+        // The lock is not worth a wait because of live recorders.
         if !of_the_dead() {
             return Ok(None);
         }
-        let taken = home.allocator.exclusively(|| {
+        let taken = handle.allocator.exclusively(|| {
             of_the_dead().then(|| {
                 let is_complete = is_complete(session);
                 Self { index, window, since_ns: sign(session), is_complete }
             })
         });
-        taken.map_err(|error| memory_error(home, 0, error))
+        taken.map_err(|error| memory_error(handle, 0, error))
     }
 
-    /// Whether the slot is still ours: a recorder that was stopped for long may have been taken
-    /// for dead.
+    /// Returns true if the slot is still ours: a recorder that was stopped for long may have been
+    /// taken for dead.
     pub(crate) fn is_ours(&self) -> bool {
         let session = self.session();
         session.recorder_pid.load(Ordering::Relaxed) == std::process::id()
             && session.recorder_since_ns.load(Ordering::Relaxed) == self.since_ns
     }
 
-    /// Fills the session in. Writers look away until it is activated.
+    /// Fills the session in. Writers ignore it until it is activated.
     pub(crate) fn build(
         &self,
-        home: &Home,
+        handle: &WindowHandle,
         of: &SessionSettings,
         settings: &ChannelSettings,
         class: u32,
         cpus: u32,
     ) -> Result<SessionLayout, RecordError> {
         let session = self.session();
-        let fail = |bytes| move |error| memory_error(home, bytes, error);
+        let fail = |bytes| move |error| memory_error(handle, bytes, error);
         rseq_self_test::run(&self.window);
         clear_bits(&self.window, self.index);
         let no_writer_of_before = cpus::visit_all();
         if no_writer_of_before {
-            // What a recorder before us could not give back.
+            // Memory that an earlier recorder could not give back.
             let owner = granule::DATA + self.index as u8;
-            home.allocator.give_back(owner).map_err(fail(0))?;
+            handle.allocator.give_back(owner).map_err(fail(0))?;
         }
         let flags = self.flags(of, settings);
         let bytes = SessionLayout::control_bytes(cpus, flags);
         let old = session.control_offset.load(Ordering::Relaxed);
         let old_area = old..old.saturating_add(bytes);
-        let control = if no_writer_of_before && is_control_area(home, self.index, &old_area) {
+        let control = if no_writer_of_before && is_control_area(handle, self.index, &old_area) {
             old
         } else {
             let owner = granule::CONTROL + self.index as u8;
-            home.allocator.take(bytes, owner).map_err(fail(bytes))?
+            handle.allocator.take(bytes, owner).map_err(fail(bytes))?
         };
         session.control_offset.store(control, Ordering::Relaxed);
         self.fill_in(settings, cpus, flags);
         self.window.set_rules(self.index, settings.rules.as_bytes());
         self.set_processes(&settings.processes);
         self.sign_as(of, &settings.name, class);
-        // As it was written, or what is cleared now is another session's.
+        // As it was written, or the cleared memory would be another session's.
         let plan = plan(settings, flags);
         let is_as_written = |layout: &SessionLayout| {
             layout.control_area() == (control..control + bytes)
@@ -163,7 +166,7 @@ impl Slot {
         flags
     }
 
-    /// Says what the channel is.
+    /// Writes the configuration of the channel.
     fn fill_in(&self, settings: &ChannelSettings, cpus: u32, flags: u32) {
         let session = self.session();
         let plan = plan(settings, flags);
@@ -196,25 +199,25 @@ impl Slot {
         session.realtime_offset_ns.store(offset, Ordering::Relaxed);
     }
 
-    /// Says which processes take part: all decide anew.
+    /// Sets the processes that take part: all decide again.
     pub(crate) fn set_processes(&self, rules: &str) {
         let session = self.session();
         put(&session.process_rules, &session.process_rules_bytes, rules.as_bytes());
         raise_generation(session);
     }
 
-    /// Begins a generation: all decide anew, and nobody commits by an older plan once every CPU has
-    /// been visited.
+    /// Begins a generation: all writers decide again, and no writer commits by an older plan once
+    /// every CPU has been visited.
     pub(crate) fn begin_generation(&self) {
         raise_generation(self.session());
     }
 
-    /// Says how long programs that allow it wait for room, in ns.
+    /// Sets the longest wait of programs that allow blocking, in ns.
     pub(crate) fn set_blocking(&self, time_ns: u64) {
         self.session().blocking_ns.store(time_ns, Ordering::Relaxed);
     }
 
-    /// Says which events are recorded: first the rules, then each event that there is.
+    /// Sets the events that are recorded: first the rules, then each registered event.
     pub(crate) fn set_rules(&self, layout: &SessionLayout, rules: &str) {
         self.window.set_rules(self.index, rules.as_bytes());
         enable_selected(&self.window, layout);
@@ -223,14 +226,14 @@ impl Slot {
     /// Gives all that comes to the slot that `heir` describes, which is active and has no rules
     /// yet: the order is that of `trackway_window`'s `rules`.
     pub(crate) fn pass_on(&self, heir: &SessionLayout) {
-        // ORDERING: SeqCst: from here on nobody sets our bit, before any is moved.
+        // ORDERING: SeqCst: no process sets our bit from here on, before any is moved.
         self.session().successor.store(heir.index as u32 + 1, Ordering::SeqCst);
         for event in 0..EVENTS_MAX {
             self.window.move_event(event, self.index, heir);
         }
     }
 
-    /// Says whose it is: which session's, and where its trace is.
+    /// Writes the identity of its session, and the place of its trace.
     fn sign_as(&self, of: &SessionSettings, channel: &str, class: u32) {
         let session = self.session();
         session.token.store(of.token.unwrap_or(0), Ordering::Relaxed);
@@ -243,32 +246,33 @@ impl Slot {
         session.stream_class.store(class, Ordering::Relaxed);
     }
 
-    /// Lets writers in, and enables what is known already.
+    /// Admits writers, and enables the registered events.
     pub(crate) fn activate(&self, layout: &SessionLayout) {
         let session = self.session();
         sandboxes::note(&self.window);
         renew_lease(session);
         // ORDERING: SeqCst, the recorder's half of the Dekker pair that
-        // `trackway_window::events::fill_event` explains: first ACTIVE, then look for events.
+        // `trackway_window::events::fill_event` explains: first ACTIVE, then the search for events.
         session.state.store(state::ACTIVE, Ordering::SeqCst);
-        // After the state: who decided before it, decided not to take part.
+        // After the state: writers that decided before it decided not to take part.
         raise_generation(session);
         fence(Ordering::SeqCst);
         enable_selected(&self.window, layout);
     }
 
-    /// Keeps writers out, for good: clears the bits, raises the generation. After a visit to every
-    /// CPU no sequence of before is alive.
+    /// Excludes writers, for good: clears the bits, raises the generation. After a visit to every
+    /// CPU no earlier sequence is alive.
     pub(crate) fn close(&self) {
         let session = self.session();
-        // ORDERING: SeqCst: the state before the generation, so that nobody decides anew to take
-        // part.
+        // ORDERING: SeqCst: the state before the generation, so that no process decides again to
+        // take part.
         session.state.store(state::ENDING, Ordering::SeqCst);
         raise_generation(session);
         clear_bits(&self.window, self.index);
     }
 
-    /// As [`Self::close`], with that visit. Whether no sequence of before can be alive.
+    /// Closes the slot as [`Self::close`] does, with a visit of the CPUs. Returns true if no
+    /// earlier sequence can be alive.
     pub(crate) fn deactivate(&self) -> bool {
         self.close();
         let complete = cpus::visit_all();
@@ -276,28 +280,28 @@ impl Slot {
         complete
     }
 
-    /// Clears bits of a slot that is being built, which nobody was let in to, with that visit;
-    /// likewise.
+    /// Clears the bits of a slot that is being built, which was never open to writers, with a visit
+    /// of the CPUs. Returns true if no earlier sequence can be alive.
     ///
-    /// Its state stays. It may not look as if it had been let in to: it says what its earlier life
-    /// was, of which whoever recovers it after us would drain what is drained.
+    /// Its state stays. It must not look as if it had been open to writers: its progress is that of
+    /// its earlier life, and recovery would drain again what is drained.
     pub(crate) fn deactivate_unbuilt(&self) -> bool {
         let complete = cpus::visit_all();
         clear_bits(&self.window, self.index);
         complete
     }
 
-    /// Keeps writers out until [`Self::resume`]; likewise.
+    /// Excludes writers until [`Self::resume`].
     pub(crate) fn pause(&self) {
         let session = self.session();
-        // ORDERING: SeqCst: the flag before the generation, so that nobody decides anew to take
-        // part.
+        // ORDERING: SeqCst: the flag before the generation, so that no process decides again to
+        // take part.
         session.flags.fetch_or(flag::PAUSED, Ordering::SeqCst);
         raise_generation(session);
         clear_bits(&self.window, self.index);
     }
 
-    /// Lets writers in again.
+    /// Admits writers again.
     pub(crate) fn resume(&self, layout: &SessionLayout) {
         let session = self.session();
         sandboxes::note(&self.window);
@@ -309,39 +313,44 @@ impl Slot {
     }
 
     /// Frees the slot. Its memory is given back if no writer can be at it.
-    pub(crate) fn free(&self, home: &Home, no_writer_of_before: bool) -> Result<(), RecordError> {
+    pub(crate) fn free(
+        &self,
+        handle: &WindowHandle,
+        no_writer_of_before: bool,
+    ) -> Result<(), RecordError> {
         if no_writer_of_before {
-            home.allocator
+            handle
+                .allocator
                 .give_back(granule::DATA + self.index as u8)
-                .map_err(|error| memory_error(home, 0, error))?;
+                .map_err(|error| memory_error(handle, 0, error))?;
         }
         let session = self.session();
-        // Until now somebody was behind it.
+        // Until now a writer may have been in it.
         let now = trackway_sys::clock::monotonic_ns();
         session.lease_until_ns.store(now, Ordering::Relaxed);
-        // ORDERING: Release: whoever takes the slot sees its memory given back.
+        // ORDERING: Release: the next owner of the slot finds its memory given back.
         session.state.store(state::FREE, Ordering::Release);
         Ok(())
     }
 
-    /// Leaves the session to whoever recovers it.
+    /// Leaves the session to recovery.
     pub(crate) fn abandon(&self) {
         self.session().recorder_pid.store(0, Ordering::Relaxed);
         self.session().lease_until_ns.store(0, Ordering::Relaxed);
     }
 
-    /// As [`Self::abandon`], where nothing is left to do but to free the memory, once nobody can
-    /// write there any more.
+    /// Leaves the session to recovery, which only has to free the memory once no process can write
+    /// there any more.
     pub(crate) fn abandon_complete(&self) {
         self.session().recorder_since_ns.store(COMPLETE, Ordering::Relaxed);
         self.abandon();
     }
 
-    /// Frees the slot of a session that nobody drains any more, unless a claimer that is not
-    /// proved dead may write into its memory. Writers were kept out before.
+    /// Frees the slot of a session that is not drained any more, unless a claimer that is not
+    /// proved dead may write into its memory. Writers were excluded before.
     pub(crate) fn discard(
         &self,
-        home: &Home,
+        handle: &WindowHandle,
         layout: &SessionLayout,
         no_sequence: bool,
     ) -> Result<(), RecordError> {
@@ -358,7 +367,7 @@ impl Slot {
         let freed = if regions.iter().all(|(region, ..)| is_free(region))
             && nobody_has_a_slot(&self.window, buffers)
         {
-            self.free(home, no_sequence)
+            self.free(handle, no_sequence)
         } else {
             self.abandon_complete();
             return Ok(());
@@ -367,15 +376,15 @@ impl Slot {
     }
 }
 
-/// The slot to take next: of those that were in use, the one that has been free longest.
+/// Returns the slot to take next: of those that were in use, the one that has been free longest.
 ///
-/// A thread that found a slot's bit may sleep before it comes there. As long as the slot is free it
-/// finds its way to the successor; if it is another session's by then, it cannot know, and its
-/// record is lost or in the wrong one. So a slot that was freed a moment ago rests, and one that
-/// was never used is taken. But each that was ever used keeps its control lines for as long as the
-/// window lives (256 KiB up to 55 CPUs, 1.3 MiB for 256): so one session after the other has one
-/// slot, if there is a second in between, and however fast they follow each other, they take turns
-/// in a few.
+/// A thread that found a slot's bit may sleep before it reaches the slot. As long as the slot is
+/// free it finds its way to the successor. If the slot is another session's by then, the thread
+/// cannot detect that, and its record is lost or in the wrong session. So a slot that was freed a
+/// moment ago rests, and one that was never used is taken. But each slot that was ever used keeps
+/// its control lines for as long as the window lives (256 KiB up to 55 CPUs, 1.3 MiB for 256). So
+/// successive sessions use one slot, if there is a second in between, and however fast they follow
+/// each other, they take turns in a few.
 fn longest_free(window: &Window, now: u64) -> Option<usize> {
     let is_free =
         |&index: &usize| window.session(index).state.load(Ordering::Relaxed) == state::FREE;
@@ -390,17 +399,18 @@ fn longest_free(window: &Window, now: u64) -> Option<usize> {
     oldest.filter(may_be_taken).or_else(|| fresh.first().copied()).or(oldest)
 }
 
-/// Whether nobody has a slot in these lockless buffers of a session that ended, nor ever will.
+/// Returns true if no writer has a slot in these lockless buffers of an ended session, nor ever
+/// will.
 pub(crate) fn nobody_has_a_slot(
     window: &Window,
     buffers: impl Iterator<Item = Buffer<'static>>,
 ) -> bool {
     let held: Vec<_> = buffers.filter(|buffer| !buffer.retire()).collect();
-    // A slot does not say whose it is: the user's processes must be known, and dead, all of them.
+    // A slot does not name its writers: the user's processes must be known, and dead, all of them.
     held.is_empty() || held.iter().all(Buffer::all_are_named) && window.sweep_processes() == 0
 }
 
-/// The sizes of a session with these flags: they may say less than the settings asked for.
+/// Returns the sizes of a session with these flags, which may restrict the settings.
 pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
     match flags & flag::CLAIM_ONLY {
         0 => settings.buffers,
@@ -408,17 +418,17 @@ pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
     }
 }
 
-/// What to say when memory cannot be had or given back.
-pub(crate) fn memory_error(home: &Home, bytes: u64, error: AllocateError) -> RecordError {
+/// Returns the error for memory that cannot be taken or given back.
+pub(crate) fn memory_error(handle: &WindowHandle, bytes: u64, error: AllocateError) -> RecordError {
     match error {
-        AllocateError::Locked => {
-            RecordError::io("lock the window", &home.path)(std::io::Error::other(error.to_string()))
-        }
-        other => RecordError::Memory(bytes, home.folder.clone(), other),
+        AllocateError::Locked => RecordError::io("lock the window", &handle.path)(
+            std::io::Error::other(error.to_string()),
+        ),
+        other => RecordError::Memory(bytes, handle.folder.clone(), other),
     }
 }
 
-/// Whether nothing of a session is left to write: see [`Slot::abandon_complete`].
+/// Returns true if nothing of a session is left to write: see [`Slot::abandon_complete`].
 pub(crate) fn is_complete(session: &Session) -> bool {
     session.state.load(Ordering::Relaxed) == state::ENDING
         && session.recorder_pid.load(Ordering::Relaxed) == 0
@@ -427,13 +437,13 @@ pub(crate) fn is_complete(session: &Session) -> bool {
 
 pub(crate) fn raise_generation(session: &Session) {
     let generation: &AtomicU64 = &session.generation;
-    // ORDERING: SeqCst: pairs with writers' second look after they took a claim (Dekker), and
-    // publishes what was stored before.
+    // ORDERING: SeqCst: pairs with writers' second check after they took a claim (Dekker), and
+    // publishes the earlier stores.
     generation.fetch_add(1, Ordering::SeqCst);
-    // ORDERING: what follows comes after it. On processors where an addition does not order that
-    // by itself, an owner word or a lockless buffer's write count could else be looked at before it
-    // (the other side is the fence in the agent's `session_changed`), and what is filled in could
-    // be seen before it (by `SessionLayout::copy`, whose Acquire fence is the other side).
+    // ORDERING: later accesses come after it. On processors where an addition does not order that
+    // by itself, an owner word or a lockless buffer's write count could else be loaded before it
+    // (the other side is the fence in the agent's `session_changed`), and later stores could be
+    // visible before it (to `SessionLayout::copy`, whose Acquire fence is the other side).
     fence(Ordering::SeqCst);
 }
 
@@ -451,25 +461,25 @@ pub(crate) fn clear_bits(window: &Window, slot: usize) {
 pub(crate) fn enable_selected(window: &Window, layout: &SessionLayout) {
     for index in 0..EVENTS_MAX {
         let Some(bytes) = window.description(index) else { continue };
-        // What cannot be declared is not recorded.
+        // An event that cannot be declared is not recorded.
         if EventDescription::decode(bytes.as_slice()).is_ok() {
             window.apply_rules(layout, index);
         }
     }
 }
 
-/// Whether this is where the slot's control lines are, in this life or an earlier one.
-pub(crate) fn is_control_area(home: &Home, slot: usize, area: &Range<u64>) -> bool {
+/// Returns true if the slot's control lines are in this area, in this life or an earlier one.
+pub(crate) fn is_control_area(handle: &WindowHandle, slot: usize, area: &Range<u64>) -> bool {
     area.start >= DATA_OFFSET as u64
         && area.start.is_multiple_of(GRANULE_BYTES)
-        && area.end <= home.window().usable_bytes()
+        && area.end <= handle.window().usable_bytes()
         && area
             .clone()
             .step_by(GRANULE_BYTES as usize)
-            .all(|at| home.allocator.owner_at(at) == granule::CONTROL + slot as u8)
+            .all(|at| handle.allocator.owner_at(at) == granule::CONTROL + slot as u8)
 }
 
-/// Every region of the session, with its CPU and way.
+/// Returns every region of the session, with its CPU and writer path.
 pub(crate) fn regions(
     window: &Window,
     layout: &SessionLayout,
@@ -489,8 +499,8 @@ mod tests {
     #[test]
     fn the_slot_that_has_been_free_longest_is_taken_and_others_rest() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
-        let window = home.window();
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let window = handle.window();
         let session = |index: usize| window.session(index);
         let take = |now| longest_free(window, now);
         assert_eq!(take(0), Some(0), "of those that nobody has used the first");
@@ -526,15 +536,15 @@ mod tests {
     #[test]
     fn a_slot_that_was_freed_rests_from_then_on() {
         let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
-        let home = Home::open_in(folder.path(), true).expect("a window");
-        let first = Slot::take(&home).expect("a slot");
+        let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
+        let first = Slot::take(&handle).expect("a slot");
         let session = first.session();
         session.control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
-        // As of who has renewed it just now, and who has died long ago.
+        // A lease that was renewed just now, and one of a recorder that died long ago.
         for lease in [u64::MAX, 0] {
             session.lease_until_ns.store(lease, Ordering::Relaxed);
             let before = trackway_sys::clock::monotonic_ns();
-            first.free(&home, false).expect("free");
+            first.free(&handle, false).expect("free");
             let after = trackway_sys::clock::monotonic_ns();
             let freed_at = session.lease_until_ns.load(Ordering::Relaxed);
             assert!((before..=after).contains(&freed_at));

@@ -9,7 +9,7 @@ use trackway_recorder::{
 use trackway_session::machine::Reason;
 use trackway_window::Way;
 
-use crate::world::{World, Writer, channel};
+use crate::test_window::{TestWindow, Writer, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -21,23 +21,23 @@ fn emit(writer: &mut Writer, count: usize) {
     }
 }
 
-fn build(world: &World, channels: &[ChannelSettings]) -> Recording {
-    let built = Recording::build(world.home(), &world.session(), channels);
+fn build(world: &TestWindow, channels: &[ChannelSettings]) -> Recording {
+    let built = Recording::build(world.handle(), &world.session(), channels);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
-fn metadata(world: &World) -> String {
+fn metadata(world: &TestWindow) -> String {
     std::fs::read_to_string(world.stream("metadata")).expect("a file")
 }
 
 #[test]
 fn each_channel_has_streams_and_ids_of_its_own() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &[channel("some", SMALL), channel("more", SMALL)]);
-    let mut first = Writer::in_channel(&world.home(), 0);
-    let mut second = Writer::in_channel(&world.home(), 1);
+    let mut first = Writer::in_channel(&world.handle(), 0);
+    let mut second = Writer::in_channel(&world.handle(), 1);
     emit(&mut first, 7);
     emit(&mut second, 9);
     recording.tick(&world.notices).expect("a look");
@@ -54,12 +54,12 @@ fn each_channel_has_streams_and_ids_of_its_own() {
 
 #[test]
 fn channels_come_and_go_while_others_record() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &[channel("channel0", SMALL)]);
-    let mut first = Writer::new(&world.home());
+    let mut first = Writer::new(&world.handle());
     emit(&mut first, 5);
     recording.add_channel(&channel("late", SMALL), 1).expect("a channel");
-    let mut second = Writer::in_channel(&world.home(), 1);
+    let mut second = Writer::in_channel(&world.handle(), 1);
     assert!(second.is_on() && first.is_on());
     emit(&mut second, 4);
     recording.end_channel(0).expect("its end");
@@ -70,24 +70,24 @@ fn channels_come_and_go_while_others_record() {
     assert_eq!((summary.recorded, summary.lost), (13, 0));
     assert_eq!(world.read("channel0_0").values.len(), 5);
     assert_eq!(world.read("late-1_0").values.len(), 8);
-    assert_eq!(world.home().window().active_sessions().count(), 0);
+    assert_eq!(world.handle().window().active_sessions().count(), 0);
 }
 
 #[test]
 fn a_channel_is_replaced_bit_by_bit() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &[channel("channel0", SMALL)]);
-    let mut before = Writer::new(&world.home());
+    let mut before = Writer::new(&world.handle());
     emit(&mut before, 5);
     let contexts = parse_contexts("vpid,procname,$app.a:b").expect("contexts");
     let settings = ChannelSettings { contexts, ..channel("channel0", SMALL) };
     recording.replace_channel(0, &settings, 1).expect("another channel");
     assert_eq!(before.enabled().count_ones(), 1, "in one of the two");
     assert!(!before.is_on());
-    // Who was on his way is in time: the old one has not ended yet.
+    // A writer on its way is in time: the old one has not ended yet.
     emit(&mut before, 1);
     recording.end_channel(0).expect("its end");
-    let after = Writer::new(&world.home());
+    let after = Writer::new(&world.handle());
     assert!(after.is_on());
     let summary = recording.finish(&|| false).expect("a trace");
     assert_eq!(summary.recorded, 6);
@@ -101,9 +101,9 @@ fn a_channel_is_replaced_bit_by_bit() {
 
 #[test]
 fn what_is_stopped_is_in_the_trace_and_nothing_more_until_it_is_started() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     emit(&mut writer, 5);
     recording.stop().expect("stopped");
     assert_eq!(world.read("channel0_0").values.len(), 5);
@@ -120,9 +120,9 @@ fn what_is_stopped_is_in_the_trace_and_nothing_more_until_it_is_started() {
 #[test]
 fn what_was_cleared_is_nowhere() {
     for buffers in [SMALL, FLIGHT] {
-        let world = World::new();
+        let world = TestWindow::new();
         let mut recording = world.record(buffers);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         emit(&mut writer, 700);
         recording.tick(&world.notices).expect("a look");
         emit(&mut writer, 300);
@@ -141,9 +141,9 @@ fn what_was_cleared_is_nowhere() {
 
 #[test]
 fn losses_of_before_are_forgotten_when_it_is_cleared() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     while writer.emit(Way::Sequence) {}
     recording.tick(&world.notices).expect("a look");
     assert_eq!(recording.totals().lost, 1);
@@ -158,9 +158,9 @@ fn losses_of_before_are_forgotten_when_it_is_cleared() {
 
 #[test]
 fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     while writer.emit(Way::Sequence) {}
     assert!(!writer.emit(Way::Sequence));
     writer.count_cut();
@@ -175,16 +175,16 @@ fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
 
 #[test]
 fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     while writer.emit(Way::Sequence) {}
     writer.count_cut();
     recording.clear(true).expect("cleared");
     recording.tick(&world.notices).expect("a look");
     emit(&mut writer, 5);
     world.kill(recording);
-    let recovered = recover_in(world.folder.path(), &Notices::kept(), None).expect("a window");
+    let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
     let summary = recovered[0].result.as_ref().expect("a trace");
     assert_eq!((summary.recorded, summary.lost, summary.cut), (5, 0, 0));
     assert_eq!(world.read("channel0_0").discarded, 0);
@@ -192,16 +192,16 @@ fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
 
 #[test]
 fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
-    let world = World::new();
+    let world = TestWindow::new();
     let first = world.record(SMALL);
-    let claimer = Writer::new(&world.home());
+    let claimer = Writer::new(&world.handle());
     first.finish(&|| false).expect("a trace");
-    // It had looked for room before, and will see that the session is over.
+    // It had searched for space before, and will find that the session is over.
     let claim = claimer.hold(Way::Claim(0));
     world.let_slots_rest();
     std::fs::rename(world.trace(), world.folder.join("first")).expect("another place");
     let mut recording = world.record(SMALL);
-    let writer = Writer::new(&world.home());
+    let writer = Writer::new(&world.handle());
     assert_eq!(claimer.index(), writer.index(), "the same slot");
     writer.count_lost(Way::Claim(0));
     assert_eq!(recording.totals().lost, 1);
@@ -215,9 +215,9 @@ fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
 
 #[test]
 fn a_snapshot_has_the_newest_and_changes_nothing() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let (one, two) = (world.folder.join("one"), world.folder.join("two"));
     emit(&mut writer, 10_000);
     let facts = recording.snapshot(&one, None, &Reason::Asked).expect("a snapshot");
@@ -228,7 +228,7 @@ fn a_snapshot_has_the_newest_and_changes_nothing() {
     recording.snapshot(&two, None, &Reason::Asked).expect("another");
     let second = world.read_snapshot(&two, "channel0_0").values;
     assert_eq!(second.last(), Some(&10_009));
-    // What was there at the end is what there would have been without them.
+    // The final numbers are those without the changes.
     let summary = recording.finish(&|| false).expect("a trace");
     assert_eq!(world.read("channel0_0").values, second);
     assert_eq!(summary.recorded + summary.overwritten, 10_010);
@@ -236,9 +236,9 @@ fn a_snapshot_has_the_newest_and_changes_nothing() {
 
 #[test]
 fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let mut numbers = |writer: &mut Writer, name: &str| {
         emit(writer, 2500);
         let folder = world.folder.join(name);
@@ -258,15 +258,15 @@ fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
 
 #[test]
 fn the_last_seconds_are_what_is_newer() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     // Less than a ring: nothing is overwritten.
     emit(&mut writer, 1500);
     std::thread::sleep(std::time::Duration::from_millis(300));
     emit(&mut writer, 1500);
     let folder = world.folder.join("last");
-    // The sub-buffer that was open in the pause has some of before.
+    // The sub-buffer that was open in the pause has some earlier records.
     recording.snapshot(&folder, Some(250_000_000), &Reason::Asked).expect("a snapshot");
     let values = world.read_snapshot(&folder, "channel0_0").values;
     let all = world.folder.join("all");
@@ -279,9 +279,9 @@ fn the_last_seconds_are_what_is_newer() {
 
 #[test]
 fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(FLIGHT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     emit(&mut writer, 3000);
     recording.clear(true).expect("cleared");
     emit(&mut writer, 30);
@@ -295,10 +295,10 @@ fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
 
 #[test]
 fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &[channel("some", SMALL), channel("flight", FLIGHT)]);
-    let mut first = Writer::in_channel(&world.home(), 0);
-    let mut second = Writer::in_channel(&world.home(), 1);
+    let mut first = Writer::in_channel(&world.handle(), 0);
+    let mut second = Writer::in_channel(&world.handle(), 1);
     emit(&mut first, 5);
     emit(&mut second, 5);
     recording.tick(&world.notices).expect("a look");
@@ -306,7 +306,7 @@ fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
     // Between the two, while both are there.
     emit(&mut first, 5);
     world.kill(recording);
-    let recovered = recover_in(world.folder.path(), &Notices::kept(), None).expect("a window");
+    let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
     assert_eq!(recovered.len(), 1, "one session");
     let summary = recovered[0].result.as_ref().expect("a trace");
     assert_eq!(summary.recorded, 15);
@@ -317,15 +317,15 @@ fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
 
 #[test]
 fn an_idle_session_takes_little_and_what_a_cpu_needs_when_it_is_used() {
-    let world = World::new();
+    let world = TestWindow::new();
     let usual = BufferOptions { size_bytes: None, sub_buffers: None, overwrite: false };
-    let settings = ChannelSettings { thrifty: true, ..channel("channel0", usual) };
+    let settings = ChannelSettings { starts_small: true, ..channel("channel0", usual) };
     let mut recording = build(&world, &[settings]);
-    let home = world.home();
-    let slot = home.window().active_sessions().next().expect("a session");
-    assert!(home.allocator.bytes_of(slot) < 4 << 20, "{}", home.allocator.bytes_of(slot));
-    let mut writer = Writer::new(&home);
-    // All that comes at the pace of the recorder's looks finds room.
+    let handle = world.handle();
+    let slot = handle.window().active_sessions().next().expect("a session");
+    assert!(handle.allocator.bytes_of(slot) < 4 << 20, "{}", handle.allocator.bytes_of(slot));
+    let mut writer = Writer::new(&handle);
+    // All records that come at the pace of the recorder's polls find space.
     for _ in 0..200 {
         emit(&mut writer, 5_000);
         recording.tick(&world.notices).expect("a look");

@@ -1,17 +1,17 @@
-//! Filters as writers find them in the window: there before anybody is let in, carried over to a
-//! channel that takes the place of another one, made good for events that come.
+//! Filters as writers find them in the window: present before any writer is admitted, carried over
+//! to a channel that replaces another one, compiled for new events.
 
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, filters_place, flag, state};
 use trackway_jit::block::Block;
 use trackway_jit::object::Object;
-use trackway_recorder::{BufferOptions, ChannelSettings, FilterSpec, Home, Recording};
+use trackway_recorder::{BufferOptions, ChannelSettings, FilterSpec, Recording, WindowHandle};
 use trackway_ring::Memory;
 use trackway_schema::{Encoder, Scalar, Shape};
 use trackway_window::MappedMemory;
 
-use crate::world::{World, channel};
+use crate::test_window::{TestWindow, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -21,21 +21,21 @@ fn filtered(filters: &[&str]) -> ChannelSettings {
     ChannelSettings { filters, ..channel("channel0", SMALL) }
 }
 
-fn build(world: &World, settings: &ChannelSettings) -> Recording {
-    let built = Recording::build(world.home(), &world.session(), std::slice::from_ref(settings));
+fn build(world: &TestWindow, settings: &ChannelSettings) -> Recording {
+    let built = Recording::build(world.handle(), &world.session(), std::slice::from_ref(settings));
     built.expect("a recording")
 }
 
-/// The slot that is in this state.
-fn slot_in(home: &Home, wanted: u32) -> usize {
+/// Returns the slot in this state.
+fn slot_in(handle: &WindowHandle, wanted: u32) -> usize {
     let is_so =
-        |index: &usize| home.window().session(*index).state.load(Ordering::Relaxed) == wanted;
+        |index: &usize| handle.window().session(*index).state.load(Ordering::Relaxed) == wanted;
     (0..SESSIONS_MAX).find(is_so).expect("a slot")
 }
 
-/// Ids, rules and numbers of alternatives of the filters in a slot, as an agent finds them.
-fn filters_in(home: &Home, slot: usize) -> Vec<(u64, String, usize)> {
-    let session = home.window().session(slot);
+/// Returns ids, rules and numbers of alternatives of the filters in a slot, as an agent finds them.
+fn filters_in(handle: &WindowHandle, slot: usize) -> Vec<(u64, String, usize)> {
+    let session = handle.window().session(slot);
     let is_flagged = session.flags.load(Ordering::Relaxed) & flag::FILTERED != 0;
     // Nothing at a place is memory for blocks, without one.
     let place = filters_place(session.filters.load(Ordering::Acquire));
@@ -43,7 +43,7 @@ fn filters_in(home: &Home, slot: usize) -> Vec<(u64, String, usize)> {
     assert_eq!(is_flagged, place.is_some());
     let Some((offset, size)) = place else { return Vec::new() };
     let mut bytes = vec![0; size];
-    MappedMemory(*home.window()).load(offset, &mut bytes).expect("in the window");
+    MappedMemory(*handle.window()).load(offset, &mut bytes).expect("in the window");
     let block = Block::decode(&bytes).expect("a block");
     let entry = |entry: trackway_jit::block::Entry<'_>| {
         let object = Object::decode(entry.object).expect("an object");
@@ -55,78 +55,79 @@ fn filters_in(home: &Home, slot: usize) -> Vec<(u64, String, usize)> {
 
 #[test]
 fn filters_are_there_before_anybody_is_let_in() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &filtered(&["app: n > 5", "sample(1/10)"]));
-    let home = world.home();
-    let slot = slot_in(&home, state::BUILDING);
-    let filters = filters_in(&home, slot);
+    let handle = world.handle();
+    let slot = slot_in(&handle, state::BUILDING);
+    let filters = filters_in(&handle, slot);
     assert_eq!(filters.iter().map(|one| one.1.as_str()).collect::<Vec<_>>(), ["app:*", "*"]);
     recording.activate();
-    assert_eq!(filters_in(&home, slot), filters);
+    assert_eq!(filters_in(&handle, slot), filters);
     recording.set_filters(0, &[]).expect("none");
-    assert_eq!(filters_in(&home, slot), []);
+    assert_eq!(filters_in(&handle, slot), []);
     recording.finish(&|| false).expect("a trace");
 }
 
 #[test]
 fn a_channel_in_the_place_of_another_goes_on_with_its_filters() {
-    let world = World::new();
+    let world = TestWindow::new();
     let settings = filtered(&["app: state > 5"]);
     let mut recording = build(&world, &settings);
     recording.activate();
-    let home = world.home();
-    let old = slot_in(&home, state::ACTIVE);
-    let filters = filters_in(&home, old);
+    let handle = world.handle();
+    let old = slot_in(&handle, state::ACTIVE);
+    let filters = filters_in(&handle, old);
     let larger = ChannelSettings { overwrite: true, ..settings };
     recording.replace_channel(0, &larger, 1).expect("another channel");
-    let successor = home.window().session(old).successor.load(Ordering::Relaxed);
+    let successor = handle.window().session(old).successor.load(Ordering::Relaxed);
     let new = successor.checked_sub(1).expect("a successor") as usize;
-    assert_eq!(filters_in(&home, new), filters, "with what they remember");
-    assert_eq!(filters_in(&home, old), filters, "until it ends");
+    assert_eq!(filters_in(&handle, new), filters, "with what they remember");
+    assert_eq!(filters_in(&handle, old), filters, "until it ends");
     recording.end_channel(0).expect("its end");
-    assert_eq!(filters_in(&home, new), filters);
-    // Whoever is in the slot next has none of them.
+    assert_eq!(filters_in(&handle, new), filters);
+    // The next session in the slot has none of them.
     recording.add_channel(&channel("more", SMALL), 2).expect("a channel");
-    let count = |index| filters_in(&home, index).len();
+    let count = |index| filters_in(&handle, index).len();
     let active = (0..SESSIONS_MAX)
-        .filter(|&index| home.window().session(index).state.load(Ordering::Relaxed) == 2);
+        .filter(|&index| handle.window().session(index).state.load(Ordering::Relaxed) == 2);
     assert_eq!(active.map(count).sum::<usize>(), 1);
     recording.finish(&|| false).expect("a trace");
 }
 
 #[test]
 fn events_that_are_described_meanwhile_get_alternatives() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = build(&world, &filtered(&["any(sizes > 5) || number > 7"]));
     recording.activate();
-    let home = world.home();
-    let slot = slot_in(&home, state::ACTIVE);
-    let before = filters_in(&home, slot);
+    let handle = world.handle();
+    let slot = slot_in(&handle, state::ACTIVE);
+    let before = filters_in(&handle, slot);
     let mut buffer = [0; 256];
     let mut encoder = Encoder::new(&mut buffer, b"app", b"value", 6).expect("a name");
     encoder.field(b"sizes", Shape::Sequence, Some(Scalar::U16), 0, 0).expect("a field");
     encoder.field(b"number", Shape::Scalar, Some(Scalar::U16), 0, 0).expect("a field");
-    home.window().intern_event(encoder.finish()).expect("room");
-    let place = || home.window().session(slot).filters.load(Ordering::Acquire);
+    handle.window().intern_event(encoder.finish()).expect("room");
+    let place = || handle.window().session(slot).filters.load(Ordering::Acquire);
     let word = place();
-    // Events are looked at ten times a second.
+    // New events are compiled for ten times a second.
     while place() == word {
         recording.tick(&world.notices).expect("a look");
         std::thread::yield_now();
     }
-    let after = filters_in(&home, slot);
+    let after = filters_in(&handle, slot);
     assert_eq!((after[0].0, before[0].2, after[0].2), (before[0].0, 1, 1));
     recording.finish(&|| false).expect("a trace");
 }
 
 #[test]
 fn one_that_makes_no_sense_leaves_nothing_behind() {
-    let world = World::new();
+    let world = TestWindow::new();
     let settings = filtered(&["app: length(n & 1) > 5"]);
-    let built = Recording::build(world.home(), &world.session(), std::slice::from_ref(&settings));
+    let built = Recording::build(world.handle(), &world.session(), std::slice::from_ref(&settings));
     let error = built.expect_err("no filter").to_string();
     assert!(error.starts_with("filter:\nlength(n & 1) > 5\n"), "{error}");
-    let home = world.home();
-    let is_free = |index| home.window().session(index).state.load(Ordering::Relaxed) == state::FREE;
+    let handle = world.handle();
+    let is_free =
+        |index| handle.window().session(index).state.load(Ordering::Relaxed) == state::FREE;
     assert!((0..SESSIONS_MAX).all(is_free));
 }

@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_abi::window::{DATA_OFFSET, EVENTS_MAX, GRANULE_BYTES, GRANULE_MAP_OFFSET, granule};
 use trackway_recorder::{
-    BufferOptions, ChannelSettings, Home, RecordError, Recording, SessionSettings, recover_in,
+    BufferOptions, ChannelSettings, RecordError, Recording, SessionSettings, WindowHandle,
+    recover_in,
 };
 use trackway_schema::Encoder;
 use trackway_session::machine::Reason;
 use trackway_testkit::Random;
 use trackway_window::{SessionLayout, Way};
 
-use crate::world::{World, Writer, channel};
+use crate::test_window::{TestWindow, Writer, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -31,14 +32,14 @@ const EDGES: [u64; 10] = [0, 1, 2, 31, 32, 33, 0x7fff_ffff, 0xffff_ffff, 1 << 63
 const NAMES: [&str; 6] =
     ["../../../escaped", "/tmp/trackway-test-escaped", "a/b", "..", "", "some"];
 
-/// What is damaged.
+/// The memory that is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Where {
-    /// What the session's slots say, but for who its recorder is.
+    /// The slots of the session, except the identity of its recorder.
     Slots,
     /// Its tables and control lines.
     Controls,
-    /// Both, and who the recorder is.
+    /// Both, and the identity of the recorder.
     Session,
     /// The window's own tables: the map of its memory, events, processes, all sessions.
     Tables,
@@ -47,7 +48,7 @@ enum Where {
 }
 
 impl Where {
-    /// Whether other sessions are none of it.
+    /// Returns true if other sessions are not affected.
     fn spares_others(self) -> bool {
         matches!(self, Self::Slots | Self::Controls | Self::Session)
     }
@@ -55,13 +56,13 @@ impl Where {
 
 /// Writes over a session, for as long as it is there.
 struct Scribbler {
-    home: Home,
+    handle: WindowHandle,
     file: File,
     random: Random,
     place: Where,
     /// The slot that is spared.
     other: usize,
-    /// Where that one's control lines are.
+    /// Offset of that one's control lines.
     other_controls: u64,
     elsewhere: String,
 }
@@ -81,7 +82,7 @@ impl Scribbler {
             Where::Slots | Where::Controls | Where::Session => {
                 let other = self.other;
                 for index in (0..SESSIONS_MAX).filter(|index| *index != other) {
-                    let session = self.home.window().session(index);
+                    let session = self.handle.window().session(index);
                     if session.state.load(Ordering::Relaxed) != state::FREE {
                         self.damage(index);
                     }
@@ -90,7 +91,7 @@ impl Scribbler {
         }
     }
 
-    /// Writes bytes at random, by way of the file: what is mapped may be cut off at any moment.
+    /// Writes bytes at random, by way of the file: mapped memory may be cut off at any moment.
     fn scribble(&mut self, from: u64, to: u64) {
         let length = self.file.metadata().expect("a file").len();
         for _ in 0..64 {
@@ -100,12 +101,12 @@ impl Scribbler {
     }
 
     fn damage(&mut self, index: usize) {
-        let session = self.home.window().session(index);
+        let session = self.handle.window().session(index);
         if self.place != Where::Slots {
-            // Where they are, whatever the slot says.
+            // Their real place, whatever the slot's content is.
             let owner = granule::CONTROL + index as u8;
-            let is_its = |at: &u64| self.home.allocator.owner_at(*at) == owner;
-            let all = (DATA_OFFSET as u64..self.home.window().usable_bytes()).step_by(GRANULE);
+            let is_its = |at: &u64| self.handle.allocator.owner_at(*at) == owner;
+            let all = (DATA_OFFSET as u64..self.handle.window().usable_bytes()).step_by(GRANULE);
             let own: Vec<u64> = all.filter(is_its).collect();
             if !own.is_empty() {
                 let at = *self.random.pick(&own);
@@ -189,7 +190,7 @@ fn put(into: &[AtomicU8], length: &AtomicU32, text: &str) {
 
 /// A session that is changed in every way there is, whatever comes of it.
 struct Changed<'world> {
-    world: &'world World,
+    world: &'world TestWindow,
     recording: Recording,
     classes: Vec<u32>,
     next_class: u32,
@@ -248,27 +249,27 @@ struct Other {
 impl Other {
     const FOLDER: &str = "other";
 
-    fn begin(world: &World) -> Self {
+    fn begin(world: &TestWindow) -> Self {
         let session = SessionSettings {
             uuid: [8; 16],
             path: world.folder.join(Self::FOLDER),
             ..world.session()
         };
-        let built = Recording::build(world.home(), &session, &[channel("channel0", SMALL)]);
+        let built = Recording::build(world.handle(), &session, &[channel("channel0", SMALL)]);
         let mut recording = built.expect("a recording");
         recording.activate();
-        let writer = Writer::in_channel(&world.home(), 0);
+        let writer = Writer::in_channel(&world.handle(), 0);
         Self { recording, writer, emitted: 0 }
     }
 
-    fn slot(home: &Home) -> (usize, u64) {
-        let index = home.window().active_sessions().next().expect("the first session");
-        let controls = home.window().session(index).control_offset.load(Ordering::Relaxed);
-        assert!(SessionLayout::read(home.window(), index).is_some());
+    fn slot(handle: &WindowHandle) -> (usize, u64) {
+        let index = handle.window().active_sessions().next().expect("the first session");
+        let controls = handle.window().session(index).control_offset.load(Ordering::Relaxed);
+        assert!(SessionLayout::read(handle.window(), index).is_some());
         (index, controls)
     }
 
-    fn go_on(&mut self, world: &World) {
+    fn go_on(&mut self, world: &TestWindow) {
         for _ in 0..50 {
             assert!(self.writer.emit(Way::Sequence));
         }
@@ -276,7 +277,7 @@ impl Other {
         self.recording.tick(&world.notices).expect("a look");
     }
 
-    fn end(self, world: &World) {
+    fn end(self, world: &TestWindow) {
         let summary = self.recording.finish(&|| false).expect("a trace");
         assert_eq!((summary.recorded, summary.lost, summary.damaged), (self.emitted, 0, 0));
         let values = world.read_snapshot(&world.folder.join(Self::FOLDER), "channel0_0").values;
@@ -284,10 +285,10 @@ impl Other {
     }
 }
 
-/// Files of the test's folder, and of the folder above that could only come from us. What cannot be
-/// recovered into the trace that a slot names, whatever its bytes are, is recovered beside it, in a
-/// folder that is new.
-fn assert_nothing_escaped(world: &World) {
+/// Files of the test's folder, and those of its parent that could only come from us. Records that
+/// cannot be recovered into the trace that a slot names, whatever its bytes are, are recovered
+/// beside it, in a new folder.
+fn assert_nothing_escaped(world: &TestWindow) {
     let names = |folder: &Path| -> BTreeSet<String> {
         let entries = std::fs::read_dir(folder).expect("a folder");
         entries.map(|entry| entry.expect("one").file_name().to_string_lossy().into()).collect()
@@ -311,22 +312,22 @@ fn assert_nothing_escaped(world: &World) {
 }
 
 fn torment(seed: u64, place: Where) {
-    let _told = Told(seed, place);
-    let world = World::new();
+    let _told = SeedReport(seed, place);
+    let world = TestWindow::new();
     let mut random = Random::new(seed);
     let mut other = Other::begin(&world);
-    let (slot, other_controls) = Other::slot(&world.home());
+    let (slot, other_controls) = Other::slot(&world.handle());
     let settings = [channel("some", SMALL), channel("flight", FLIGHT)];
-    let built = Recording::build(world.home(), &world.session(), &settings);
+    let built = Recording::build(world.handle(), &world.session(), &settings);
     let mut recording = built.expect("a recording");
     recording.activate();
-    let mut writers = [1, 2].map(|place| Writer::in_channel(&world.home(), place));
+    let mut writers = [1, 2].map(|place| Writer::in_channel(&world.handle(), place));
     writers.iter_mut().for_each(|writer| (0..500).for_each(|_| _ = writer.emit(Way::Sequence)));
     let mut changed = Changed { world: &world, recording, classes: vec![0, 1], next_class: 2 };
-    let home = world.home();
-    let file = File::options().read(true).write(true).open(&home.path).expect("the window");
+    let handle = world.handle();
+    let file = File::options().read(true).write(true).open(&handle.path).expect("the window");
     let scribbler = Scribbler {
-        home,
+        handle,
         file,
         random: Random::new(!seed),
         place,
@@ -340,7 +341,7 @@ fn torment(seed: u64, place: Where) {
         let _over = OnDrop(&is_over);
         scope.spawn(|| scribbler.run(&is_over));
         for _ in 0..STEPS {
-            // It may fail, and say so; it must come back.
+            // It may fail with an error; it must return.
             let _ = changed.step(&mut random);
             if place.spares_others() {
                 other.go_on(&world);
@@ -351,10 +352,10 @@ fn torment(seed: u64, place: Where) {
         } else {
             drop(changed);
         }
-        forsake(&world.home(), slot);
+        forsake(&world.handle(), slot);
         let _ = recover_in(world.folder.path(), &world.notices, None);
     });
-    forsake(&world.home(), slot);
+    forsake(&world.handle(), slot);
     let _ = recover_in(world.folder.path(), &world.notices, None);
     if place.spares_others() {
         other.go_on(&world);
@@ -366,10 +367,10 @@ fn torment(seed: u64, place: Where) {
 /// Changes of a session.
 const STEPS: usize = 15;
 
-/// Says which one it was when a test fails.
-struct Told(u64, Where);
+/// Prints the seed when a test fails.
+struct SeedReport(u64, Where);
 
-impl Drop for Told {
+impl Drop for SeedReport {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("seed {}, {:?}", self.0, self.1);
@@ -386,37 +387,37 @@ impl Drop for OnDrop<'_> {
 }
 
 /// Makes all sessions but one those of dead recorders.
-fn forsake(home: &Home, slot: usize) {
+fn forsake(handle: &WindowHandle, slot: usize) {
     for index in (0..SESSIONS_MAX).filter(|index| *index != slot) {
-        let session = home.window().session(index);
+        let session = handle.window().session(index);
         if session.state.load(Ordering::Relaxed) != state::FREE {
             session.recorder_pid.store(0, Ordering::Relaxed);
         }
     }
 }
 
-/// CPU 0's first control lines of the slot in this place among the active ones.
-fn control_offset(home: &Home, place: usize) -> &'static AtomicU64 {
-    let index = home.window().active_sessions().nth(place).expect("a session");
-    let window = *home.window();
+/// Returns CPU 0's first control lines of the slot in this place among the active ones.
+fn control_offset(handle: &WindowHandle, place: usize) -> &'static AtomicU64 {
+    let index = handle.window().active_sessions().nth(place).expect("a session");
+    let window = *handle.window();
     &window.session(index).control_offset
 }
 
 #[test]
 fn what_is_recovered_is_never_another_session_s() {
-    let world = World::new();
-    let home = world.home();
+    let world = TestWindow::new();
+    let handle = world.handle();
     let mut other = Other::begin(&world);
     let recording = world.record(SMALL);
     other.go_on(&world);
     // As a faulty process may leave it.
-    let others = control_offset(&home, 0).load(Ordering::Relaxed);
-    control_offset(&home, 1).store(others, Ordering::Relaxed);
+    let others = control_offset(&handle, 0).load(Ordering::Relaxed);
+    control_offset(&handle, 1).store(others, Ordering::Relaxed);
     drop(recording);
-    forsake(&home, Other::slot(&home).0);
+    forsake(&handle, Other::slot(&handle).0);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");
     assert!(recovered.iter().all(|one| one.result.is_err()), "{recovered:?}");
-    // Its progress stands in the window still.
+    // Its progress is still in the window.
     let Other { recording, emitted, .. } = other;
     world.kill(recording);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");
@@ -428,10 +429,10 @@ fn what_is_recovered_is_never_another_session_s() {
 #[test]
 fn ids_written_over_again_and_again_do_not_grow_the_metadata() {
     const EVENTS: u32 = 1000;
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let home = world.home();
-    let window = home.window();
+    let handle = world.handle();
+    let window = handle.window();
     let slot = window.active_sessions().next().expect("a session");
     let layout = SessionLayout::read(window, slot).expect("its layout");
     let described = |number: u32| {
@@ -456,14 +457,14 @@ fn ids_written_over_again_and_again_do_not_grow_the_metadata() {
 
 #[test]
 fn the_number_of_the_next_event_may_be_anything() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let home = world.home();
-    let slot = home.window().active_sessions().next().expect("a session");
-    home.window().session(slot).next_id.store(u32::MAX, Ordering::Relaxed);
+    let handle = world.handle();
+    let slot = handle.window().active_sessions().next().expect("a session");
+    handle.window().session(slot).next_id.store(u32::MAX, Ordering::Relaxed);
     let mut buffer = [0; 64];
     let encoder = Encoder::new(&mut buffer, b"app", b"late", 6).expect("a name");
-    home.window().intern_event(encoder.finish()).expect("room");
+    handle.window().intern_event(encoder.finish()).expect("room");
     recording.set_rules(0, "app:*").expect("rules");
     recording.tick(&world.notices).expect("a look");
     recording.finish(&|| false).expect("a trace");
@@ -471,12 +472,12 @@ fn the_number_of_the_next_event_may_be_anything() {
 
 #[test]
 fn channels_whose_names_end_like_classes_have_files_of_their_own() {
-    let world = World::new();
+    let world = TestWindow::new();
     let channels = [channel("a-1", SMALL), channel("a", SMALL)];
-    let built = Recording::build(world.home(), &world.session(), &channels);
+    let built = Recording::build(world.handle(), &world.session(), &channels);
     let mut recording = built.expect("a recording");
     recording.activate();
-    let mut writers = [0, 1].map(|place| Writer::in_channel(&world.home(), place));
+    let mut writers = [0, 1].map(|place| Writer::in_channel(&world.handle(), place));
     for (count, writer) in [(5, 0), (7, 1)] {
         (0..count).for_each(|_| assert!(writers[writer].emit(Way::Sequence)));
     }

@@ -4,20 +4,20 @@ mod changes;
 mod filters;
 mod hostile;
 mod memory;
+mod test_window;
 mod tracefiles;
-mod world;
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use test_window::{TestWindow, Writer, channel};
 use trackway_abi::window::{DATA_OFFSET, GRANULE_MAP_OFFSET};
 use trackway_recorder::{
-    BufferOptions, Home, Line, RecordError, Recording, Stranded, recover_in, recover_in_as,
+    BufferOptions, Line, RecordError, Recording, Stranded, WindowHandle, recover_in, recover_in_as,
 };
 use trackway_testkit::{Random, TemporaryFolder, skipped};
 use trackway_window::Way;
-use world::{World, Writer, channel};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -26,9 +26,9 @@ const DEFAULT: BufferOptions =
 
 #[test]
 fn what_is_committed_is_drained_once_and_in_order() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     for round in 0..100 {
         for _ in 0..round * 7 {
             assert!(writer.emit(Way::Sequence));
@@ -47,25 +47,25 @@ fn what_is_committed_is_drained_once_and_in_order() {
 
 #[test]
 fn what_finds_no_room_is_counted_also_at_the_very_start() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let emitted = 20_000;
-    let room = (0..emitted).filter(|_| writer.emit(Way::Sequence)).count();
+    let accepted = (0..emitted).filter(|_| writer.emit(Way::Sequence)).count();
     recording.tick(&world.notices).unwrap();
     let summary = recording.finish(&|| false).unwrap();
     let contents = world.read("channel0_0");
-    assert_eq!(contents.values.len(), room);
-    assert!(room > 4000, "four sub-buffers of 16 KiB hold more than {room}");
-    assert_eq!(contents.discarded, (emitted - room) as u64);
-    assert_eq!((summary.recorded, summary.lost), (room as u64, contents.discarded));
+    assert_eq!(contents.values.len(), accepted);
+    assert!(accepted > 4000, "four sub-buffers of 16 KiB hold more than {accepted}");
+    assert_eq!(contents.discarded, (emitted - accepted) as u64);
+    assert_eq!((summary.recorded, summary.lost), (accepted as u64, contents.discarded));
 }
 
 #[test]
 fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let ways = [Way::Sequence, Way::Claim(0)];
     for way in ways {
         assert!(writer.emit(way));
@@ -90,15 +90,15 @@ fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
 
 #[test]
 fn losses_without_any_record_have_a_stream() {
-    let world = World::new();
+    let world = TestWindow::new();
     let recording = world.record(SMALL);
-    let home = world.home();
-    let layout_of = |home: &Home| {
-        let window = *home.window();
+    let handle = world.handle();
+    let layout_of = |handle: &WindowHandle| {
+        let window = *handle.window();
         let index = window.active_sessions().next().unwrap();
         trackway_window::SessionLayout::read(&window, index).unwrap()
     };
-    let region = layout_of(&home).region(home.window(), 0, Way::Sequence).unwrap();
+    let region = layout_of(&handle).region(handle.window(), 0, Way::Sequence).unwrap();
     region.control.count_discarded(trackway_ring::Discard::Full);
     recording.finish(&|| false).unwrap();
     let contents = world.read("channel0_0");
@@ -107,10 +107,10 @@ fn losses_without_any_record_have_a_stream() {
 
 #[test]
 fn buffers_grow_while_writers_need_it() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(DEFAULT);
-    let mut writer = Writer::new(&world.home());
-    let used = || world.home().allocator.bytes_in_use();
+    let mut writer = Writer::new(&world.handle());
+    let used = || world.handle().allocator.bytes_in_use();
     let before = used();
     let mut lost = 0;
     for _ in 0..40 {
@@ -135,9 +135,9 @@ fn buffers_grow_while_writers_need_it() {
 
 #[test]
 fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(BufferOptions { overwrite: true, ..SMALL });
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let emitted = 50_000_u64;
     for number in 0..emitted {
         assert!(writer.emit(Way::Sequence));
@@ -152,7 +152,7 @@ fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
     assert_eq!((summary.recorded, summary.overwritten), (emitted - first, first));
     assert_eq!(summary.lost, 0);
     assert!(contents.values.len() > 2000, "at least two of four sub-buffers");
-    // An empty packet, then a gap for what was overwritten.
+    // An empty packet, then a gap for the overwritten records.
     assert_eq!(contents.sequences[0], 0);
     assert!(contents.sequences[1] > 1);
 }
@@ -160,9 +160,9 @@ fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
 #[test]
 fn a_killed_recorder_s_trace_is_completed_exactly_once() {
     for cut in 0..4 {
-        let world = World::new();
+        let world = TestWindow::new();
         let mut recording = world.record(SMALL);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         let mut emitted = 0;
         for _ in 0..10 {
             emitted += (0..1500).filter(|_| writer.emit(Way::Sequence)).count() as u64;
@@ -170,7 +170,7 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
         }
         emitted += (0..700).filter(|_| writer.emit(Way::Sequence)).count() as u64;
         world.kill(recording);
-        // Killed after it wrote a packet (all, or a part) and before it said so.
+        // Killed after it wrote a packet (all, or a part) and before it published that.
         let append = |path: &Path, bytes: &[u8]| {
             std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
         };
@@ -190,13 +190,13 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
         let index_bytes = std::fs::metadata(world.index("channel0_0")).unwrap().len();
         assert_eq!(index_bytes, 16 + 72 * contents.packets() as u64);
         assert!(recover_in(world.folder.path(), &world.notices, None).unwrap().is_empty());
-        assert_eq!(world.home().window().active_sessions().count(), 0);
+        assert_eq!(world.handle().window().active_sessions().count(), 0);
     }
 }
 
 #[test]
 fn only_the_named_trace_is_recovered_and_a_live_one_never() {
-    let world = World::new();
+    let world = TestWindow::new();
     let recording = world.record(SMALL);
     let recover = |only: Option<&Path>| {
         recover_in(world.folder.path(), &world.notices, only).map(|recovered| recovered.len())
@@ -214,11 +214,11 @@ fn only_the_named_trace_is_recovered_and_a_live_one_never() {
 
 #[test]
 fn a_trace_is_marked_once_nothing_is_left_in_memory() {
-    let world = World::new();
-    let mark = |world: &World| std::fs::read_to_string(world.stream("trackway/complete")).ok();
+    let world = TestWindow::new();
+    let mark = |world: &TestWindow| std::fs::read_to_string(world.stream("trackway/complete")).ok();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     assert!(writer.emit(Way::Sequence) && writer.emit(Way::Sequence));
     recording.tick(&world.notices).unwrap();
     assert_eq!(mark(&world), None, "it is being recorded");
@@ -228,7 +228,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
 
     std::fs::remove_dir_all(world.trace()).unwrap();
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
     recording.finish(&|| true).unwrap();
     assert_eq!(mark(&world), None, "its end was interrupted");
     // By another path, as through a link.
@@ -241,10 +241,10 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
 
 #[test]
 fn a_named_trace_is_recovered_where_it_is_now() {
-    let world = World::new();
+    let world = TestWindow::new();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
     world.kill(recording);
     let moved = world.folder.join("moved");
     std::fs::rename(world.trace(), &moved).unwrap();
@@ -258,7 +258,7 @@ fn a_named_trace_is_recovered_where_it_is_now() {
 
 #[test]
 fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
-    let world = World::new();
+    let world = TestWindow::new();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let recording = world.record(SMALL);
     let other = TemporaryFolder::new();
@@ -277,7 +277,7 @@ fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
     assert!(recover_in(other.path(), &world.notices, Some(&world.trace())).unwrap().is_empty());
     assert!(std::fs::read_to_string(&mark).unwrap().ends_with(" by=recover memory=gone\n"));
     assert!(world.notices.lines().iter().any(|said| said.contains("all there is")));
-    // What never was a trace of ours is left alone.
+    // A folder that never was a trace of ours is left alone.
     assert!(recover(other.path()).unwrap().is_empty());
     assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
 }
@@ -288,9 +288,9 @@ fn a_trace_folder_of_another_user_is_not_written_to() {
     if unsafe { libc::geteuid() } != 0 {
         return skipped("only root can give a folder away");
     }
-    let world = World::new();
+    let world = TestWindow::new();
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.home()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
     world.kill(recording);
     let streams = world.stream("metadata").parent().unwrap().to_owned();
     std::os::unix::fs::chown(&streams, Some(65534), None).unwrap();
@@ -306,11 +306,11 @@ fn a_trace_folder_of_another_user_is_not_written_to() {
 
 #[test]
 fn a_slot_is_used_again_with_nothing_of_before() {
-    let world = World::new();
+    let world = TestWindow::new();
     for _ in 0..40 {
         let _ = std::fs::remove_dir_all(world.trace());
         let mut recording = world.record(SMALL);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         for _ in 0..1000 {
             assert!(writer.emit(Way::Sequence) && writer.emit(Way::Claim(1)));
         }
@@ -318,43 +318,43 @@ fn a_slot_is_used_again_with_nothing_of_before() {
         assert_eq!(recording.finish(&|| false).unwrap().recorded, 2000);
     }
     // Control lines stay, of a few slots that take turns; sub-buffers do not.
-    assert!(world.home().allocator.bytes_in_use() <= 1 << 20);
+    assert!(world.handle().allocator.bytes_in_use() <= 1 << 20);
 }
 
-/// CPU 0's region of the active session.
-fn region_of(home: &Home, way: Way) -> trackway_ring::Region<'static> {
-    let window = *home.window();
+/// Returns CPU 0's region of the active session.
+fn region_of(handle: &WindowHandle, way: Way) -> trackway_ring::Region<'static> {
+    let window = *handle.window();
     let index = window.active_sessions().next().unwrap();
     let layout = trackway_window::SessionLayout::read(&window, index).unwrap();
     layout.region(&window, 0, way).unwrap()
 }
 
-/// A claimer that cannot be proved dead: in no place of the table of processes.
-fn somebody() -> u64 {
+/// Returns an owner that cannot be proved dead: it is in no entry of the table of processes.
+fn other_user() -> u64 {
     trackway_window::ProcessSlot::NONE.owner_word(1)
 }
 
 #[test]
 fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
-    let world = World::new();
-    let home = world.home();
+    let world = TestWindow::new();
+    let handle = world.handle();
     let mut recording = world.record(SMALL);
-    let mut writer = Writer::new(&home);
+    let mut writer = Writer::new(&handle);
     for _ in 0..3000 {
         writer.emit(Way::Claim(0));
     }
-    let control = region_of(&home, Way::Claim(0)).control;
+    let control = region_of(&handle, Way::Claim(0)).control;
     recording.tick(&world.notices).unwrap();
     assert!(recording.finish(&|| false).unwrap().recorded > 1000);
-    // A straggler took it after the session's end, and was stopped before it looked again.
-    control.owner.store(somebody(), Ordering::Relaxed);
+    // A straggler took it after the session's end, and was stopped before its second check.
+    control.owner.store(other_user(), Ordering::Relaxed);
     assert_ne!(control.commit.load(Ordering::Relaxed), 0);
 
     let record_again = |free: bool| {
         std::fs::remove_dir_all(world.trace()).unwrap();
         world.let_slots_rest();
         let mut recording = world.record(SMALL);
-        let mut writer = Writer::new(&home);
+        let mut writer = Writer::new(&handle);
         assert!(writer.emit(Way::Claim(1)));
         control.count_discarded(trackway_ring::Discard::Full);
         recording.tick(&world.notices).unwrap();
@@ -384,16 +384,16 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
 
 #[test]
 fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
-    let world = World::new();
-    let home = world.home();
+    let world = TestWindow::new();
+    let handle = world.handle();
     let recording = world.record(SMALL);
-    let mut writer = Writer::new(&home);
+    let mut writer = Writer::new(&handle);
     assert!(writer.emit(Way::Claim(0)));
-    let control = region_of(&home, Way::Claim(0)).control;
-    control.owner.store(somebody(), Ordering::Relaxed);
+    let control = region_of(&handle, Way::Claim(0)).control;
+    control.owner.store(other_user(), Ordering::Relaxed);
     world.kill(recording);
     let recover = || recover_in(world.folder.path(), &world.notices, None).unwrap();
-    let used = || home.allocator.bytes_in_use();
+    let used = || handle.allocator.bytes_in_use();
     let before = used();
     assert_eq!(recover().len(), 1);
     std::fs::remove_dir_all(world.trace()).unwrap();
@@ -408,9 +408,9 @@ fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
 #[test]
 fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
     for of_metadata in [true, false] {
-        let world = World::new();
+        let world = TestWindow::new();
         let mut recording = world.record(SMALL);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         assert!((0..100).all(|_| writer.emit(Way::Sequence)));
         recording.tick(&world.notices).unwrap();
         while !world.stream("channel0_0").exists() {
@@ -423,7 +423,7 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
         let file = world.stream(if of_metadata { "metadata" } else { "channel0_0" });
         let aside = world.folder.join("aside");
         std::fs::rename(&file, &aside).unwrap();
-        // As any error but absence: root may open everything.
+        // An error other than absence: root may open everything.
         std::fs::create_dir(&file).unwrap();
         let recover =
             || recover_in_as(world.folder.path(), &world.notices, None, Stranded::Keep).unwrap();
@@ -440,27 +440,27 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
 
 #[test]
 fn a_path_that_recovery_could_not_read_is_refused() {
-    let world = World::new();
+    let world = TestWindow::new();
     let session = trackway_recorder::SessionSettings {
         path: world.folder.join("x/".repeat(1024)),
         ..world.session()
     };
-    let refused = Recording::build(world.home(), &session, &[channel("channel0", SMALL)]);
+    let refused = Recording::build(world.handle(), &session, &[channel("channel0", SMALL)]);
     assert!(refused.is_err_and(|error| error.to_string().contains("longer than 2048 bytes")));
 }
 
 #[test]
 fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
-    let world = World::new();
-    let home = world.home();
-    let other = world.home();
+    let world = TestWindow::new();
+    let handle = world.handle();
+    let other = world.handle();
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
-    let refused = world.build(world.home(), SMALL);
+    let refused = world.build(world.handle(), SMALL);
     assert!(refused.is_err_and(|error| error.to_string().contains("locked")));
     other.allocator.file().unlock();
 
     let mut recording = world.record(DEFAULT);
-    let mut writer = Writer::new(&home);
+    let mut writer = Writer::new(&handle);
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
     let mut emitted = 0;
     for _ in 0..100 {
@@ -468,21 +468,21 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
         recording.tick(&world.notices).unwrap();
     }
     assert_eq!(world.notices.lines(), [""; 0], "buffers may still grow later");
-    let used = home.allocator.bytes_in_use();
+    let used = handle.allocator.bytes_in_use();
     assert_eq!(recording.finish(&|| false).unwrap().recorded, emitted);
-    assert_eq!(home.allocator.bytes_in_use(), used);
+    assert_eq!(handle.allocator.bytes_in_use(), used);
     assert!(recover_in(world.folder.path(), &world.notices, None).is_err());
     other.allocator.file().unlock();
     assert!(recover_in(world.folder.path(), &world.notices, None).unwrap().is_empty());
-    assert!(home.allocator.bytes_in_use() < used);
+    assert!(handle.allocator.bytes_in_use() < used);
 }
 
 /// Writes random bytes over the window, as a faulty process would.
-fn scribble(home: &Home, random: &mut Random, from: usize, to: usize) {
+fn scribble(handle: &WindowHandle, random: &mut Random, from: usize, to: usize) {
     for _ in 0..64 {
         let at = from + random.below((to - from) as u64) as usize;
         // SAFETY: the range is mapped and backed (the caller's), and bytes are atomics to all.
-        let byte = unsafe { &*home.window().base().add(at).cast::<AtomicU8>() };
+        let byte = unsafe { &*handle.window().base().add(at).cast::<AtomicU8>() };
         byte.store(random.next() as u8, Ordering::Relaxed);
     }
 }
@@ -490,13 +490,13 @@ fn scribble(home: &Home, random: &mut Random, from: usize, to: usize) {
 #[test]
 fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
     for seed in 0..60 {
-        let world = World::new();
+        let world = TestWindow::new();
         let mut random = Random::new(seed);
         let overwrite = seed % 3 == 0;
         let mut recording = world.record(BufferOptions { overwrite, ..SMALL });
-        let home = world.home();
-        let mut writer = Writer::new(&home);
-        let end = home.window().usable_bytes() as usize;
+        let handle = world.handle();
+        let mut writer = Writer::new(&handle);
+        let end = handle.window().usable_bytes() as usize;
         // Sessions, events and data; or everything; the writer's own tables stay, or it panics.
         let (from, to) = match seed % 4 {
             0 => (DATA_OFFSET, end),
@@ -508,12 +508,12 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
             writer.emit(Way::Sequence);
         }
         for _ in 0..20 {
-            scribble(&home, &mut random, from, to);
+            scribble(&handle, &mut random, from, to);
             if recording.tick(&world.notices).is_err() {
                 break;
             }
         }
-        // It may fail, and say so; it must come back.
+        // It may fail with an error; it must return.
         let _ = recording.finish(&|| false);
         let _ = recover_in(world.folder.path(), &world.notices, None);
     }
@@ -521,13 +521,13 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
 
 #[test]
 fn a_truncated_window_ends_the_recording_with_an_error() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     recording.tick(&world.notices).unwrap();
-    let home = world.home();
+    let handle = world.handle();
     std::fs::OpenOptions::new()
         .write(true)
-        .open(&home.path)
+        .open(&handle.path)
         .unwrap()
         .set_len(DATA_OFFSET as u64)
         .unwrap();
@@ -535,7 +535,7 @@ fn a_truncated_window_ends_the_recording_with_an_error() {
     assert!(matches!(recording.finish(&|| false), Err(RecordError::Lost(_))));
     // The next one makes a new window, in place of this.
     assert!(matches!(
-        Home::open_in(world.folder.path(), true),
+        WindowHandle::open_in(world.folder.path(), true),
         Err(RecordError::Window(_, trackway_window::OpenError::Truncated))
     ));
 }
@@ -566,23 +566,23 @@ fn a_small_file_system_is_respected() {
     let Some(small) = SmallFileSystem::mount("16m") else {
         return skipped("a tmpfs cannot be mounted here");
     };
-    let world = World::new();
-    let home = || Home::open_in(small.0.path(), true).unwrap();
+    let world = TestWindow::new();
+    let handle = || WindowHandle::open_in(small.0.path(), true).unwrap();
     let huge = BufferOptions { size_bytes: Some(256 << 20), ..DEFAULT };
-    let refused = world.build(home(), huge);
+    let refused = world.build(handle(), huge);
     assert!(matches!(refused, Err(RecordError::Memory(bytes, ..)) if bytes >= 256 << 20));
-    assert!(home().allocator.bytes_in_use() <= 1 << 20, "what was taken is given back");
+    assert!(handle().allocator.bytes_in_use() <= 1 << 20, "what was taken is given back");
 
-    let mut recording = world.build(home(), DEFAULT).unwrap();
+    let mut recording = world.build(handle(), DEFAULT).unwrap();
     recording.activate();
-    let mut writer = Writer::new(&home());
+    let mut writer = Writer::new(&handle());
     for _ in 0..40 {
         for _ in 0..60_000 {
             writer.emit(Way::Sequence);
         }
         recording.tick(&world.notices).unwrap();
     }
-    let free = trackway_sys::file::free_bytes(home().allocator.file()).unwrap();
+    let free = trackway_sys::file::free_bytes(handle().allocator.file()).unwrap();
     assert!(free >= 2 << 20, "{free} bytes are left to others");
     let summary = recording.finish(&|| false).unwrap();
     assert_eq!(summary.recorded + summary.lost, 40 * 60_000);

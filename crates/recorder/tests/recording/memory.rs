@@ -5,25 +5,25 @@ use trackway_recorder::{BufferOptions, ChannelSettings, Recording};
 use trackway_window::Way;
 
 use crate::DEFAULT;
-use crate::world::{World, Writer, channel};
+use crate::test_window::{TestWindow, Writer, channel};
 
-/// A session that begins with memory for a few claims only, as one on a machine of many CPUs, by
-/// sub-buffers of two mebibytes.
-fn lean(world: &World) -> Recording {
+/// Begins a session with memory for a few claims only, as on a machine of many CPUs, by sub-buffers
+/// of two mebibytes.
+fn lean(world: &TestWindow) -> Recording {
     let large = BufferOptions { sub_buffers: Some(2), ..DEFAULT };
-    let settings = ChannelSettings { thrifty: true, ..channel("channel0", large) };
-    let built = Recording::build(world.home(), &world.session(), &[settings]);
+    let settings = ChannelSettings { starts_small: true, ..channel("channel0", large) };
+    let built = Recording::build(world.handle(), &world.session(), &[settings]);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
-fn used(world: &World) -> u64 {
-    world.home().allocator.bytes_in_use()
+fn used(world: &TestWindow) -> u64 {
+    world.handle().allocator.bytes_in_use()
 }
 
 /// Emits `count` values without a loss.
-fn emit(world: &World, recording: &mut Recording, writer: &mut Writer, count: usize) {
+fn emit(world: &TestWindow, recording: &mut Recording, writer: &mut Writer, count: usize) {
     for burst in 0..count.div_ceil(1000) {
         for _ in 0..(count - burst * 1000).min(1000) {
             assert!(writer.emit(Way::Sequence), "there is room");
@@ -32,17 +32,17 @@ fn emit(world: &World, recording: &mut Recording, writer: &mut Writer, count: us
     }
 }
 
-/// Until what is open is written, too.
-fn settle(world: &World, recording: &mut Recording) {
+/// Waits until open sub-buffers are written, too.
+fn settle(world: &TestWindow, recording: &mut Recording) {
     std::thread::sleep(std::time::Duration::from_millis(550));
     recording.tick(&world.notices).unwrap();
 }
 
 #[test]
 fn what_a_burst_needed_is_given_back_and_had_again() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = world.record(DEFAULT);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let begin = used(&world);
     let mut emitted = 0;
     for round in 0..4 {
@@ -76,13 +76,13 @@ fn what_a_burst_needed_is_given_back_and_had_again() {
 
 #[test]
 fn an_open_sub_buffer_goes_on_in_other_memory() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = lean(&world);
     let begin = used(&world);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let mut expected = Vec::new();
     for round in 0..4 {
-        let first = writer.ask();
+        let first = writer.request_memory();
         assert!(!writer.emit(Way::Sequence), "round {round}: there is no memory at all");
         recording.tick(&world.notices).unwrap();
         assert!(used(&world) > begin);
@@ -91,7 +91,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
         emit(&world, &mut recording, &mut writer, count);
         expected.extend((first + 1..).take(count));
         settle(&world, &mut recording);
-        // It is not idle before nothing has happened between two looks.
+        // It is not idle until nothing has happened between two polls.
         recording.trim();
         assert!(used(&world) > begin, "round {round}");
         if round == 3 {
@@ -100,7 +100,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
         recording.trim();
         assert_eq!(used(&world), begin, "round {round}");
     }
-    // What is in the sub-buffer when the recorder is killed is found by whoever comes next.
+    // Recovery finds the contents of the sub-buffer when the recorder is killed.
     expected.push(writer.next());
     assert!(writer.emit(Way::Sequence));
     world.kill(recording);
@@ -113,10 +113,10 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
 
 #[test]
 fn a_recorder_killed_after_it_gave_all_back_has_lost_nothing() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = lean(&world);
-    let mut writer = Writer::new(&world.home());
-    writer.ask();
+    let mut writer = Writer::new(&world.handle());
+    writer.request_memory();
     recording.tick(&world.notices).unwrap();
     emit(&world, &mut recording, &mut writer, 10);
     settle(&world, &mut recording);
@@ -130,10 +130,10 @@ fn a_recorder_killed_after_it_gave_all_back_has_lost_nothing() {
 
 #[test]
 fn a_claim_that_is_held_keeps_its_memory() {
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = lean(&world);
     let begin = used(&world);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     // A burst by claim, which its region grows for.
     let mut claimed = Vec::new();
     for _ in 0..100 {

@@ -10,7 +10,7 @@ use trackway_recorder::{
 use trackway_testkit::Random;
 use trackway_window::{SessionLayout, Way};
 
-use crate::world::{Contents, World, Writer, channel};
+use crate::test_window::{Contents, TestWindow, Writer, channel};
 
 /// Sub-buffers of 4 KiB.
 const SMALL: BufferOptions =
@@ -22,15 +22,16 @@ fn cut(name: &str, size_bytes: u64, count: u64) -> ChannelSettings {
     ChannelSettings { tracefiles, ..channel(name, SMALL) }
 }
 
-fn record(world: &World, channels: &[ChannelSettings]) -> Recording {
-    let built = Recording::build(world.home(), &world.session(), channels);
+fn record(world: &TestWindow, channels: &[ChannelSettings]) -> Recording {
+    let built = Recording::build(world.handle(), &world.session(), channels);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
-/// Numbers of the files of a stream, in order; there is an index for each, and for no other.
-fn numbers(world: &World, stem: &str) -> Vec<u64> {
+/// Returns the numbers of the files of a stream, in order; there is an index for each, and for no
+/// other.
+fn numbers(world: &TestWindow, stem: &str) -> Vec<u64> {
     let numbers = |folder, end: &str| {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
         let names = entries.map(|entry| entry.file_name().into_string().expect("a name"));
@@ -46,9 +47,9 @@ fn numbers(world: &World, stem: &str) -> Vec<u64> {
     files
 }
 
-/// What all files of a stream hold, one behind the other; each is within its bounds, and so is
+/// Returns the contents of all files of a stream in order; each is within its bounds, and so is
 /// their number. Packets have numbers without a gap, and each begins later than the one before.
-fn read(world: &World, stem: &str, bounds: Tracefiles) -> Contents {
+fn read(world: &TestWindow, stem: &str, bounds: Tracefiles) -> Contents {
     let mut all = Contents::default();
     let files = numbers(world, stem);
     assert!(bounds.count == 0 || files.len() as u64 <= bounds.count, "{files:?}");
@@ -72,7 +73,7 @@ fn read(world: &World, stem: &str, bounds: Tracefiles) -> Contents {
     all
 }
 
-/// The newest so many values are there, and what is not is counted.
+/// Checks that the newest so many values are there, and the missing ones are counted.
 fn assert_newest(contents: &Contents, emitted: u64, summary: &Summary) {
     let kept = contents.values.len() as u64;
     assert!(contents.values.iter().copied().eq(emitted - kept..emitted), "{:?}", contents.values);
@@ -83,9 +84,9 @@ fn assert_newest(contents: &Contents, emitted: u64, summary: &Summary) {
 fn what_is_on_the_disk_is_bounded_at_any_time() {
     for (size, count) in [(SUB_BYTES, 1), (SUB_BYTES, 3), (10_000, 2), (3 * SUB_BYTES, 5)] {
         let bounds = Tracefiles { size_bytes: size, count };
-        let world = World::new();
+        let world = TestWindow::new();
         let mut recording = record(&world, &[cut("channel0", size, count)]);
-        let mut writer = Writer::new(&world.home());
+        let mut writer = Writer::new(&world.handle());
         let mut random = Random::new(size + count);
         let mut emitted = 0;
         for _ in 0..60 {
@@ -107,9 +108,9 @@ fn what_is_on_the_disk_is_bounded_at_any_time() {
 #[test]
 fn files_without_a_number_are_all_kept() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 0 };
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, 0)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     for _ in 0..20 {
         (0..2000).for_each(|_| assert!(writer.emit(Way::Sequence)));
         recording.tick(&world.notices).expect("a look");
@@ -122,9 +123,9 @@ fn files_without_a_number_are_all_kept() {
 #[test]
 fn a_slow_stream_is_in_the_order_of_its_packets() {
     let bounds = Tracefiles { size_bytes: SUB_BYTES, count: 4 };
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", SUB_BYTES, 4)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     // Each record is a packet, many of them without a length.
     for _ in 0..300 {
         assert!(writer.emit(Way::Sequence));
@@ -139,9 +140,9 @@ fn a_slow_stream_is_in_the_order_of_its_packets() {
 #[test]
 fn losses_are_counted_across_files() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 2 };
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let mut lost = 0;
     for _ in 0..5 {
         // More than the buffer holds.
@@ -158,12 +159,12 @@ fn losses_are_counted_across_files() {
 
 #[test]
 fn channels_are_cut_each_as_it_was_asked_for() {
-    let world = World::new();
+    let world = TestWindow::new();
     let channels =
         [cut("some", SUB_BYTES, 2), channel("whole", SMALL), cut("more", 3 * SUB_BYTES, 0)];
     let mut recording = record(&world, &channels);
-    let home = world.home();
-    let mut writers: Vec<_> = (0..3).map(|place| Writer::in_channel(&home, place)).collect();
+    let handle = world.handle();
+    let mut writers: Vec<_> = (0..3).map(|place| Writer::in_channel(&handle, place)).collect();
     for _ in 0..10 {
         for writer in &mut writers {
             (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
@@ -182,9 +183,9 @@ fn channels_are_cut_each_as_it_was_asked_for() {
 #[test]
 fn what_is_cleared_begins_anew() {
     let bounds = Tracefiles { size_bytes: SUB_BYTES, count: 3 };
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", SUB_BYTES, 3)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     (0..3000).for_each(|_| assert!(writer.emit(Way::Sequence)));
     recording.tick(&world.notices).expect("a look");
     recording.clear(true).expect("cleared");
@@ -196,20 +197,21 @@ fn what_is_cleared_begins_anew() {
     assert_eq!(read(&world, "channel0_0", bounds).values, (3000..3050).collect::<Vec<_>>());
 }
 
-/// A recorder that was killed when it had got as far as this, and recovered after `after`.
-fn recovered(bounds: Tracefiles, ticks: usize, after: impl Fn(&World)) -> (Contents, Summary) {
-    let world = World::new();
+/// Returns the results after a recorder was killed after so many ticks, and recovered after
+/// `after`.
+fn recovered(bounds: Tracefiles, ticks: usize, after: impl Fn(&TestWindow)) -> (Contents, Summary) {
+    let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     for _ in 0..ticks {
         (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
         recording.tick(&world.notices).expect("a look");
     }
-    // What is in memory only, more than a file.
+    // Records in memory only, more than a file.
     (0..2000).for_each(|_| assert!(writer.emit(Way::Sequence)));
     world.kill(recording);
     after(&world);
-    let recovered = recover_in(world.folder.path(), &Notices::kept(), None).expect("a window");
+    let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
     let [recovered] = &recovered[..] else { panic!("one session: {recovered:?}") };
     let summary = recovered.result.as_ref().expect("a trace").clone();
     assert_eq!(summary.damaged, 0, "{summary:?}");
@@ -226,7 +228,7 @@ fn what_a_killed_recorder_left_is_recovered_within_the_same_bounds() {
         let (contents, summary) = recovered(bounds, ticks, |_| {});
         assert!(summary.recorded >= 2000 && !contents.values.is_empty());
     }
-    // As many as fit.
+    // All that fit.
     assert!(recovered(bounds, 5, |_| {}).0.values.len() > 1000);
 }
 
@@ -285,10 +287,10 @@ fn a_stream_of_one_file_that_had_gone_for_the_next_begins_anew() {
 #[test]
 fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 6 };
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
-    let home = world.home();
-    let mut writer = Writer::new(&home);
+    let handle = world.handle();
+    let mut writer = Writer::new(&handle);
     for _ in 0..10 {
         (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
         recording.tick(&world.notices).expect("a look");
@@ -296,14 +298,14 @@ fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
     assert_eq!(numbers(&world, "channel0_0").len(), 6);
     // A packet more.
     (0..10).for_each(|_| assert!(writer.emit(Way::Sequence)));
-    let window = *home.window();
+    let window = *handle.window();
     let index = window.active_sessions().next().expect("the session");
     let layout = SessionLayout::read(&window, index).expect("its layout");
     let region = layout.region(&window, 0, Way::Sequence).expect("CPU 0");
     region.control.tracefile_bytes.store(1, Ordering::Relaxed);
     region.control.tracefile_count.store(1, Ordering::Relaxed);
     world.kill(recording);
-    let recovered = recover_in(world.folder.path(), &Notices::kept(), None).expect("a window");
+    let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
     assert!(recovered[0].result.is_ok(), "{recovered:?}");
     let contents = read(&world, "channel0_0", bounds);
     assert!(contents.values.len() > 2000 && contents.values.last() == Some(&10_009));
@@ -312,13 +314,13 @@ fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
 #[test]
 fn a_file_that_cannot_be_begun_is_tried_again() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 2 };
-    let world = World::new();
+    let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
-    let mut writer = Writer::new(&world.home());
+    let mut writer = Writer::new(&world.handle());
     let mut emit = |count| (0..count).for_each(|_| assert!(writer.emit(Way::Sequence)));
     emit(100);
     recording.tick(&world.notices).expect("a look");
-    // What no file can take the place of.
+    // A name that no file can take.
     let next = world.stream("channel0_0.1");
     fs::create_dir(&next).expect("a folder");
     emit(2000);

@@ -1,5 +1,5 @@
-//! Both ends of a control socket, with anybody at the other end: who sends anything, in any
-//! pieces, reads late or never, and goes at any moment.
+//! Both ends of a control socket with a hostile peer, which sends anything, in any pieces, reads
+//! late or never, and disconnects at any moment.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -24,16 +24,16 @@ use super::super::{Claimed, RunFolder};
 use crate::error::RecordError;
 
 const NAME: &str = "web";
-/// How long a server waits for anybody, in ns: it is asked to stop by nobody.
+/// Period of the server's wait, in ns: no descriptor stops it.
 const PERIOD_NS: u64 = 5_000_000;
 
 /// A folder of control sockets, with a session in it.
-struct World {
+struct TestServer {
     _temporary: TemporaryFolder,
     folder: RunFolder,
 }
 
-impl World {
+impl TestServer {
     fn new() -> Self {
         let temporary = TemporaryFolder::new();
         let folder = RunFolder { path: temporary.join("run") };
@@ -72,7 +72,7 @@ fn line_of(request: Request) -> Vec<u8> {
     line
 }
 
-/// What a client may send: requests, and what is nearly some.
+/// Returns lines that a client may send: requests, and bytes that resemble some.
 fn lines(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.below(40) {
@@ -100,7 +100,7 @@ fn lines(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Sends in pieces; fails if nobody takes them any more.
+/// Sends in pieces; fails if the peer does not read them any more.
 fn send(stream: &mut UnixStream, mut bytes: &[u8], random: &mut Random) -> std::io::Result<()> {
     while !bytes.is_empty() {
         let (piece, rest) = bytes.split_at(bytes.len().min(1 + random.below(400) as usize));
@@ -110,14 +110,14 @@ fn send(stream: &mut UnixStream, mut bytes: &[u8], random: &mut Random) -> std::
     Ok(())
 }
 
-/// The answers that come until the end.
+/// Reads answers until the end.
 fn answers(stream: &UnixStream) -> Vec<Answer> {
     let lines = BufReader::new(stream).lines();
     lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("an answer")).collect()
 }
 
-/// One client, which behaves somehow.
-fn visit(world: &World, seed: u64) {
+/// Behaves as one client, at random.
+fn visit(world: &TestServer, seed: u64) {
     let mut random = Random::new(seed);
     let sent = lines(&mut random);
     let mut stream = world.connect();
@@ -135,7 +135,7 @@ fn visit(world: &World, seed: u64) {
         3 => {
             let before = sent.iter().filter(|&&byte| byte == b'\n').count();
             let endless = vec![b'x'; LINE_BYTES_MAX + 1];
-            // It may be let go before the last of it is sent.
+            // It may be disconnected before the last bytes are sent.
             let _ = stream.write_all(&sent).and_then(|()| stream.write_all(&endless));
             let found = answers(&stream);
             assert_eq!(found.len(), before + 1, "seed {seed}");
@@ -152,9 +152,9 @@ fn visit(world: &World, seed: u64) {
 
 #[test]
 fn each_line_has_one_answer_whoever_else_is_there() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
-    // Somebody who says nothing, and one who asks and asks, and never reads.
+    // A silent client, and one that sends requests and never reads.
     let _silent = world.connect();
     let mut deaf = world.connect();
     deaf.write_all(&line_of(Request::Status).repeat(500)).expect("sent");
@@ -176,7 +176,7 @@ fn each_line_has_one_answer_whoever_else_is_there() {
 
 #[test]
 fn who_never_reads_is_let_go() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
     let answer = Answer::Status(Box::new(Status {
         notices: vec![Notice::Info("x".repeat(ANSWER_BYTES_MAX / 8))],
@@ -191,7 +191,7 @@ fn who_never_reads_is_let_go() {
         assert!(connection.waiting.len() < 2 * ANSWER_BYTES_MAX);
         serve_once(&mut server, &answer);
     }
-    // What comes after that holds nothing either.
+    // Later answers are not held either.
     server.answer(1, &answer);
     let (mut read, mut rest) = (0, vec![0; 1 << 16]);
     while let Ok(count @ 1..) = deaf.read(&mut rest) {
@@ -202,7 +202,7 @@ fn who_never_reads_is_let_go() {
 
 #[test]
 fn whose_end_has_come_wakes_nobody() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
     let mut client = world.connect();
     client.write_all(&line_of(Request::Status)).expect("sent");
@@ -228,7 +228,7 @@ fn whose_end_has_come_wakes_nobody() {
 
 #[test]
 fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
     let mut silent: Vec<_> = (0..CLIENTS_MAX).map(|_| world.connect()).collect();
     let done = Answer::Done { warnings: Vec::new() };
@@ -242,10 +242,10 @@ fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
     let Ok(Answer::Refused(refusal)) = serde_json::from_str(&line) else { panic!("{line}") };
     assert!(refusal.why.contains("64 others"), "{}", refusal.why);
     assert_eq!(server.clients.len(), CLIENTS_MAX);
-    // As the command hears it, which may be let go before it asks.
+    // The same from the command, which may be disconnected before its request.
     let mut session = Session::connect(&world.folder, NAME).expect("a connection");
     serve_once(&mut server, &done);
-    match session.ask(Request::Status) {
+    match session.request(Request::Status) {
         Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("64 others")),
         other => panic!("{other:?}"),
     }
@@ -259,12 +259,12 @@ fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
 
 #[test]
 fn what_somebody_asked_who_has_gone_is_not_done() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
     let mut gone = world.connect();
     gone.write_all(&line_of(Request::Stop).repeat(3)).expect("sent");
     drop(gone);
-    // It waits for its answer, and says nothing more.
+    // It waits for its answer, and sends nothing more.
     let mut waiting = world.connect();
     waiting.write_all(&line_of(Request::Status)).expect("sent");
     waiting.shutdown(Shutdown::Write).expect("half closed");
@@ -279,7 +279,7 @@ fn what_somebody_asked_who_has_gone_is_not_done() {
 /// where no descriptor is left.
 #[test]
 fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
     let (ours, mut theirs) = UnixStream::pair().expect("sockets");
     theirs.write_all(b"x").expect("sent");
@@ -291,7 +291,7 @@ fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
     };
     assert!(is_awake(&server));
     assert!(server.turn().is_empty());
-    // However long the machine took for that.
+    // Whatever time the machine took for that.
     server.pause = server.pause.map(|end| end + Duration::from_secs(3600));
     assert!(!is_awake(&server) && server.turn().is_empty());
     // The time is over, and there are descriptors again.
@@ -305,7 +305,7 @@ fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
 
 #[test]
 fn the_end_waits_for_nobody_who_does_not_read() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
     let large = Answer::Status(Box::new(Status {
         notices: vec![Notice::Info("x".repeat(ANSWER_BYTES_MAX / 2))],
@@ -329,7 +329,7 @@ fn the_end_waits_for_nobody_who_does_not_read() {
 
 #[test]
 fn what_json_cannot_say_is_refused_and_not_kept_back() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
     let mut client = world.connect();
     client.write_all(&line_of(Request::Status).repeat(2)).expect("sent");
@@ -349,17 +349,17 @@ fn what_json_cannot_say_is_refused_and_not_kept_back() {
 
 #[test]
 fn what_is_asked_behind_the_end_is_refused() {
-    let world = World::new();
+    let world = TestServer::new();
     let mut server = world.server();
     let mut client = world.connect();
     client.write_all(&line_of(Request::Status).repeat(3)).expect("sent");
     let asked = server.turn();
     assert_eq!(asked.len(), 1, "one in a turn");
     server.answer(asked[0].0, &Answer::Status(Box::default()));
-    // Who comes last is told, too.
+    // A late client is refused, too.
     let mut late = world.connect();
     late.write_all(&line_of(Request::Stop)).expect("sent");
-    server.refuse_the_rest(&Refusal::new("it has ended"));
+    server.refuse_pending(&Refusal::new("it has ended"));
     server.flush();
     drop(server);
     let refused = Answer::Refused(Refusal::new("it has ended"));
@@ -371,12 +371,12 @@ fn what_is_asked_behind_the_end_is_refused() {
 
 #[test]
 fn a_recorder_that_never_answers_is_not_waited_for_without_end() {
-    let world = World::new();
+    let world = TestServer::new();
     let claimed = world.claim();
     let _silent = UnixListener::bind(world.folder.socket(NAME)).expect("a socket");
     let mut session = Session::connect(&world.folder, NAME).expect("a connection");
     session.patience = Duration::ZERO;
-    match session.ask(Request::Status) {
+    match session.request(Request::Status) {
         Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("has not answered")),
         other => panic!("{other:?}"),
     }
@@ -394,23 +394,26 @@ fn it_is_known_whether_the_other_end_has_read_all() {
     assert!(!is_unread(&ours));
 }
 
-/// As by a recorder that has no descriptor for the connection.
+/// Behaves as a recorder that has no descriptor for the connection.
 #[test]
 fn what_may_take_long_is_not_waited_for_without_end_where_nobody_reads_it() {
-    let world = World::new();
+    let world = TestServer::new();
     let claimed = world.claim();
     let _silent = UnixListener::bind(world.folder.socket(NAME)).expect("a socket");
     let mut session = Session::connect(&world.folder, NAME).expect("a connection");
     session.read_patience = Duration::ZERO;
-    match session.ask(Request::Stop) {
+    match session.request(Request::Stop) {
         Err(RecordError::Refused(refusal)) => assert!(refusal.why.contains("has not answered")),
         other => panic!("{other:?}"),
     }
     drop(claimed);
 }
 
-/// What a hostile recorder says to who asks it once.
-fn ask(world: &World, said: &(dyn Fn(&mut UnixStream) + Sync)) -> Result<Answer, RecordError> {
+/// Returns the result of one request to a hostile recorder.
+fn request_from(
+    world: &TestServer,
+    behavior: &(dyn Fn(&mut UnixStream) + Sync),
+) -> Result<Answer, RecordError> {
     let claimed = world.claim();
     let listener = UnixListener::bind(world.folder.socket(NAME)).expect("a socket");
     let is_over = AtomicBool::new(false);
@@ -419,12 +422,12 @@ fn ask(world: &World, said: &(dyn Fn(&mut UnixStream) + Sync)) -> Result<Answer,
             let (mut stream, _) = listener.accept().expect("a client");
             let mut line = String::new();
             BufReader::new(&stream).read_line(&mut line).expect("a request");
-            said(&mut stream);
+            behavior(&mut stream);
             is_over.store(true, Ordering::Relaxed);
         });
-        // Its connection ends here: who says things without end is told so.
+        // Its connection ends here: a sender of an endless line is refused.
         let mut session = Session::connect(&world.folder, NAME).expect("a connection");
-        session.ask(Request::Status)
+        session.request(Request::Status)
     });
     assert!(is_over.load(Ordering::Relaxed));
     drop(claimed);
@@ -433,17 +436,17 @@ fn ask(world: &World, said: &(dyn Fn(&mut UnixStream) + Sync)) -> Result<Answer,
 
 #[test]
 fn a_hostile_recorder_s_answer_is_an_error() {
-    let world = World::new();
+    let world = TestServer::new();
     let endless = |stream: &mut UnixStream| {
         let piece = vec![b' '; 1 << 16];
         while stream.write_all(&piece).is_ok() {}
     };
-    assert!(matches!(ask(&world, &endless), Err(RecordError::Refused(_))));
-    assert!(matches!(ask(&world, &|_| ()), Err(RecordError::SessionDead(..))));
+    assert!(matches!(request_from(&world, &endless), Err(RecordError::Refused(_))));
+    assert!(matches!(request_from(&world, &|_| ()), Err(RecordError::SessionDead(..))));
     let cut = |stream: &mut UnixStream| {
         let _ = stream.write_all(b"{\"answer\":\"done\"}");
     };
-    assert!(matches!(ask(&world, &cut), Err(RecordError::SessionDead(..))));
+    assert!(matches!(request_from(&world, &cut), Err(RecordError::SessionDead(..))));
     let spec = Answer::Spec(Box::default());
     let good = serde_json::to_vec(&spec).expect("an answer");
     for seed in 0..200 {
@@ -457,7 +460,7 @@ fn a_hostile_recorder_s_answer_is_an_error() {
             line[at] = random.next() as u8;
         }
         line.push(b'\n');
-        let answer = ask(&world, &|stream: &mut UnixStream| {
+        let answer = request_from(&world, &|stream: &mut UnixStream| {
             let _ = send(stream, &line, &mut Random::new(seed));
         });
         match answer {
@@ -465,7 +468,7 @@ fn a_hostile_recorder_s_answer_is_an_error() {
             other => panic!("seed {seed}: {other:?}"),
         }
     }
-    let answer = ask(&world, &|stream: &mut UnixStream| {
+    let answer = request_from(&world, &|stream: &mut UnixStream| {
         stream.write_all(&[&good[..], b"\n"].concat()).expect("sent");
     });
     assert_eq!(answer.expect("an answer"), spec);

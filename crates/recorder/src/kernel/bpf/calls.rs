@@ -8,8 +8,8 @@ use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::model::Phase;
 
-/// System calls, by their raw tracepoints: two programs see all, and go on with the one of the
-/// call, if that is recorded. No record is made of a call that nobody wants.
+/// System calls, by their raw tracepoints: two dispatcher programs run at each call, and continue
+/// with the program of that call, if it is recorded. Other calls cause no record.
 #[derive(Debug)]
 pub(super) struct Calls {
     pub(super) registers: RegisterLayout,
@@ -19,29 +19,29 @@ pub(super) struct Calls {
     pub(super) exit: Side,
 }
 
-/// Calls before, or behind.
+/// System calls at their entry, or at their exit.
 #[derive(Debug)]
 pub(super) struct Side {
     /// The raw tracepoint's type in BTF.
     pub(super) btf_id: u32,
     pub(super) programs: ProgramTable,
-    /// Those of calls by the numbers of 32 bits.
+    /// Programs for calls by 32-bit numbers.
     pub(super) compat: ProgramTable,
     pub(super) is_used: bool,
     pub(super) is_attached: bool,
 }
 
-/// Which of the programs of system calls one is.
+/// Identifies one of the programs of system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct CallSlot {
     pub(super) number: u32,
     pub(super) phase: Phase,
-    /// Whether the number is one of 32 bits.
+    /// True if the number is a 32-bit one.
     pub(super) is_compat: bool,
 }
 
 impl Side {
-    pub(super) const fn programs_of(&self, slot: Slot) -> &ProgramTable {
+    pub(super) const fn programs_of(&self, slot: CallSlot) -> &ProgramTable {
         if slot.is_compat { &self.compat } else { &self.programs }
     }
 }
@@ -50,14 +50,14 @@ impl Calls {
     /// More than there are numbers of calls.
     const NUMBERS: u32 = 1024;
 
-    /// `None`: this kernel, or machine, has them as events only.
+    /// Prepares the dispatchers. `None`: this kernel, or machine, has system calls as events only.
     pub(super) fn new(catalogue: &Catalogue) -> Option<Self> {
         let btf = catalogue.btf()?;
         let registers = RegisterLayout::find(btf)?;
         let side = |phase: Phase, name: &str| {
             let btf_id = btf.find(Class::Typedef, name)?.id;
             let programs = ProgramTable::new(Self::NUMBERS).ok()?;
-            // Whether the kernel takes such programs.
+            // Test whether the kernel accepts such programs.
             let compat = ProgramTable::new(Self::NUMBERS).ok()?;
             let code = generate_dispatcher(
                 phase,
@@ -74,10 +74,11 @@ impl Calls {
         Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
     }
 
-    /// Puts the program of a call where it is looked for, which records the event of this number.
+    /// Installs the program of a call in the dispatcher's table; it records the event of this
+    /// number.
     pub(super) fn set(
         &mut self,
-        slot: Slot,
+        slot: CallSlot,
         loaded: &LoadedProgram,
         event: usize,
     ) -> std::io::Result<()> {
@@ -90,7 +91,7 @@ impl Calls {
     }
 
     /// Takes it away.
-    pub(super) fn remove(&self, slot: Slot) {
+    pub(super) fn remove(&self, slot: CallSlot) {
         self.of(slot.phase).programs_of(slot).remove(slot.number);
     }
 

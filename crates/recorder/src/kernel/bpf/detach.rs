@@ -1,8 +1,8 @@
 //! Programs taken off their tracepoints.
 //!
-//! The kernel waits for all programs that are under way, of each tracepoint anew: 76 ms here, of
-//! which it does 37 for one after the other, whoever asks. So few are let go by a thread each; of
-//! many, the last descriptors are left to a process that has nothing else, which nobody waits for.
+//! The kernel waits for all running programs, for each tracepoint again: 76 ms here, 37 of them
+//! serialized over all processes. So a few programs are detached by a thread each. Of many, the
+//! last descriptors are left to a process with no other work, which is not waited for.
 
 use std::fs;
 use std::mem;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::Attachment;
 use crate::notices::Notices;
 
-/// How many of them are waited for.
+/// Most programs whose detaching is waited for.
 const FEW: usize = 8;
 
 /// Programs on tracepoints. They are taken off, now or soon, when this goes: also where it is not
@@ -60,32 +60,32 @@ fn detach(attached: Vec<Attachment>) {
         while !descriptors.is_empty() {
             let some = descriptors.split_off(descriptors.len().saturating_sub(share));
             let one = std::thread::Builder::new().name("trackway-detach".into());
-            // Where there can be no thread, they go here, with what was to run there.
+            // If no thread can be made, the closure is dropped here with its descriptors.
             drop(one.spawn_scoped(scope, move || drop(some)));
         }
     });
 }
 
-/// The same of some while others go on: nobody waits. They are other versions than the one that
+/// Detaches some while others go on, without waiting. They are other versions than the one that
 /// records their event, if any.
 pub(super) fn detach_beside(attached: Vec<Attachment>) {
     if attached.is_empty() {
         return;
     }
     let work = || detach(attached);
-    // Where there can be no thread, they went with what was to run there.
+    // If no thread can be made, the closure was dropped with its descriptors.
     drop(std::thread::Builder::new().name("trackway-detach".into()).spawn(work));
 }
 
-/// How long it may take to begin without a word, where others are being let go of.
+/// Time to begin that is long enough for a notice.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Says why it took long to begin, if it did, and the kernel is letting go of another recorder's
-/// programs: whoever attaches one waits for the same locks.
-pub(super) fn say_why_long(begun: Instant, notices: &Notices) {
+/// Reports why the beginning took long, if it did because the kernel detaches another recorder's
+/// programs: attaching needs the same locks.
+pub(super) fn report_slow_start(begun: Instant, notices: &Notices) {
     let took = begun.elapsed();
     if took >= LONG && is_another_leaving() {
-        notices.say(format_args!(
+        notices.report(format_args!(
             "to begin took {:.1} s: the kernel is letting go of the events of another recorder, \
              which has ended or was killed",
             took.as_secs_f64()
@@ -93,15 +93,15 @@ pub(super) fn say_why_long(begun: Instant, notices: &Notices) {
     }
 }
 
-/// Whether a process waits for the kernel to let go of what a recorder had.
+/// Returns true if a process waits for the kernel to detach a recorder's programs.
 fn is_another_leaving() -> bool {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|process| is_leaving(&process))
 }
 
-/// Whether the process in this folder of /proc does: it was left for that, or is a recorder that
-/// was killed. Such a one has no memory any more, but a thread that is no zombie: the last one
-/// closes its files.
+/// Returns true if the process in this folder of /proc waits: it was left for that, or is a
+/// recorder that was killed. The latter has no memory any more, but a thread that is no zombie: the
+/// last one closes its files.
 fn is_leaving(process: &Path) -> bool {
     let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
     match read("comm").trim_end() {

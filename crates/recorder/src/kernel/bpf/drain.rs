@@ -1,5 +1,5 @@
-//! The kernel's buffers drained, by a thread of the recorder's; [`Draining`] is what the recorder
-//! has of it, [`Drainer`] what the thread has.
+//! Draining of the buffers of BPF programs, by a thread of the recorder: [`BpfRecording`] is the
+//! recorder's side, [`BpfDrain`] the thread's.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -9,57 +9,57 @@ use trackway_session::protocol::KernelStatus;
 use trackway_session::{KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use super::Kernel;
-use super::cpu_hotplug::Newcomers;
-use super::drainer::{Drainer, KernelCounts, works};
+use super::PreparedBpf;
+use super::cpu_hotplug::NewCpus;
+use super::drain_source::{BpfDrain, KernelCounts, works};
 use super::summary::KernelSummary;
-use crate::command::launch::Entrance;
+use crate::command::launch::PreExecHook;
 use crate::error::RecordError;
 use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
 use crate::notices::Notices;
-use crate::recording::region::{Closed, Drain, RegionWork};
+use crate::recording::region::{CloseKind, DrainContext, RegionDrain};
 use crate::recording::snapshot;
 use crate::summary::{LOST_SHOWN_MAX, Summary};
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{self, Trace};
 use crate::trace::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, fields};
 use crate::window::cpus;
 
-/// How long something may be under way, where the kernel does not say when they have ended.
+/// Longest time for programs to finish, if the kernel does not report when they have ended.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
 
 /// Buffers that a thread drains.
 #[derive(Debug)]
-pub(crate) struct Draining {
-    pub(super) kernel: Kernel,
-    pub(super) thread: DrainThread<Drainer>,
-    newcomers: Newcomers,
+pub(crate) struct BpfRecording {
+    pub(super) kernel: PreparedBpf,
+    pub(super) thread: DrainThread<BpfDrain>,
+    new_cpus: NewCpus,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     pub(super) is_stopped: bool,
     /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
     stopped_ts: u64,
-    /// Whether what is in a flight recorder goes into the trace at the end.
+    /// True if the contents of a flight recorder go into the trace at the end.
     keeps_flight_recorder: bool,
-    /// What was lost when it was cleared last.
+    /// Losses at the latest clear.
     forgotten: Lost,
 }
 
-/// What was lost.
+/// Numbers of losses.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lost {
-    /// For want of room, of each event.
+    /// For lack of space, of each event.
     by_event: Vec<u64>,
     /// Because the kernel passed over its program, of each event; and of none.
     missed: Vec<u64>,
     missed_of_none: u64,
-    /// Those of the former that are lost.
+    /// The part of `missed` that is lost.
     missed_lost: Vec<u64>,
     /// Because programs interrupted each other.
     too_deep: u64,
     unasked: u64,
-    /// Not lost: of each event, those whose filters asked for what was not in memory.
+    /// Not lost: of each event, those whose filters read data that was not in memory.
     unread: Vec<u64>,
     /// Nor: of each event, texts and sequences of the kernel's that were cut.
     cut: Vec<u64>,
@@ -68,7 +68,7 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// What came since.
+    /// Returns the losses since `before`.
     fn since(mut self, before: &Self) -> Self {
         let take = |now: &mut [u64], before: &[u64]| {
             for (now, before) in now.iter_mut().zip(before) {
@@ -92,20 +92,20 @@ impl Lost {
     }
 }
 
-/// What a snapshot has of the kernel's events.
+/// The results of a snapshot of kernel events.
 #[derive(Debug)]
 pub(crate) struct KernelSnapshot {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
-    /// What it lacks.
+    /// Description of events that it lacks.
     pub(crate) missing: Option<String>,
 }
 
-impl Kernel {
+impl PreparedBpf {
     /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
     fn make_trace(
         &self,
-        root: &Place,
+        root: &TraceFolder,
         uuid: [u8; 16],
         realtime_offset_ns: i64,
     ) -> Result<Trace, RecordError> {
@@ -120,8 +120,8 @@ impl Kernel {
         Ok(trace)
     }
 
-    /// What the trace says of itself in its `env`: which fields are empty whatever happened, and
-    /// which are not recorded, of the events that are known so far.
+    /// Returns remarks for the trace's `env`, for the events that are known so far: the fields that
+    /// are always empty, and those that are not recorded.
     pub(super) fn remarks(&self) -> [(&'static str, String); 2] {
         let empty = self.events.iter().flat_map(|known| {
             let event = known.description.name.as_str();
@@ -130,14 +130,14 @@ impl Kernel {
         [(EMPTY_FIELDS, fields(empty)), (LEFT_OUT_FIELDS, fields(self.left_out(0)))]
     }
 
-    /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
-    /// day is this.
+    /// Starts writing recorded events to the trace at `root`, on the clock with this offset from
+    /// the time of day.
     pub(crate) fn begin(
         mut self,
-        root: &Place,
+        root: &TraceFolder,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
-    ) -> Result<Draining, RecordError> {
+    ) -> Result<BpfRecording, RecordError> {
         // From here on signals are read.
         self.leaving = None;
         let uuid = crate::random::random_uuid()?;
@@ -146,7 +146,7 @@ impl Kernel {
         if tracefiles.is_bounded() {
             works.iter_mut().for_each(|work| work.cut(tracefiles));
         }
-        let thread = DrainThread::start(Drainer {
+        let thread = DrainThread::start(BpfDrain {
             buffers: self.buffers,
             trace,
             begin_ts: monotonic_ns(),
@@ -158,8 +158,8 @@ impl Kernel {
             scope: self.scope.clone(),
         })?;
         let starts = self.starts;
-        let mut draining = Draining {
-            newcomers: Newcomers::new(self.buffers.cpus(), self.is_of_cpus),
+        let mut draining = BpfRecording {
+            new_cpus: NewCpus::new(self.buffers.cpus(), self.is_of_cpus),
             kernel: self,
             thread,
             uuid,
@@ -169,7 +169,7 @@ impl Kernel {
             keeps_flight_recorder: true,
             forgotten: Lost::default(),
         };
-        // Not before somebody drains; what the kernel passed over until now was not to be recorded.
+        // Not before the buffers are drained; the missed events until now were not to be recorded.
         if starts {
             draining.start();
         }
@@ -177,33 +177,33 @@ impl Kernel {
     }
 }
 
-impl Draining {
-    /// See [`Kernel::entrance`].
-    pub(crate) fn entrance(&self) -> Option<Entrance> {
-        self.kernel.entrance()
+impl BpfRecording {
+    /// See [`PreparedBpf::pre_exec_hook`].
+    pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
+        self.kernel.pre_exec_hook()
     }
 
-    /// See [`Kernel::files_limit`].
+    /// See [`PreparedBpf::files_limit`].
     pub(crate) fn files_limit(&self) -> Option<u64> {
         self.kernel.files_limit()
     }
 
-    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         self.keeps_flight_recorder = false;
     }
 
-    /// Whether it is a flight recorder.
+    /// Returns true if it is a flight recorder.
     pub(crate) fn is_overwriting(&self) -> bool {
         self.kernel.overwrite
     }
 
-    /// Bytes of memory of its buffers.
+    /// Returns the bytes of memory of its buffers.
     pub(crate) fn memory_bytes(&self) -> u64 {
         (self.kernel.buffers.layout().cpu_bytes() * self.kernel.buffers.cpus()) as u64
     }
 
-    /// Records nothing any more, until it is started.
+    /// Stops recording, until it is started.
     pub(crate) fn stop(&mut self) {
         if self.is_stopped {
             return;
@@ -215,7 +215,7 @@ impl Draining {
         self.kernel.count_missed();
     }
 
-    /// Records again.
+    /// Starts recording again.
     pub(crate) fn start(&mut self) {
         if self.is_stopped {
             self.kernel.pass_missed();
@@ -224,24 +224,24 @@ impl Draining {
         }
     }
 
-    /// The same as [`Self::stop`]; and what was recorded is in the trace then, but for a flight
+    /// Stops as [`Self::stop`] does, and writes recorded events to the trace, except a flight
     /// recorder's.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         self.stop();
-        self.tell_missed()?;
-        let written = self.thread.ask(|drainer| {
+        self.note_missed()?;
+        let written = self.thread.run(|drainer| {
             drainer.turn(true, false)?;
             let is_flight = drainer.works.iter().any(|work| work.overwrite);
-            if is_flight { Ok(()) } else { drainer.close_streams(Closed::ForNow) }
+            if is_flight { Ok(()) } else { drainer.close_streams(CloseKind::ForNow) }
         })?;
         written.map_err(unwritten)
     }
 
-    /// Forgets what was recorded and lost; it is stopped while that is done.
+    /// Discards recorded events and counts of losses, stopped in between.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop();
-        self.tell_missed()?;
+        self.note_missed()?;
         let cleared = self.thread.clear();
         self.forgotten = self.lost();
         if !was_stopped {
@@ -250,30 +250,30 @@ impl Draining {
         cleared
     }
 
-    /// Writes events at once, because somebody follows, or not any more.
+    /// Writes events at once while a reader follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         self.thread.set_followed(is_followed);
     }
 
-    /// Says what happened since it was looked at last.
-    pub(crate) fn say_news(&self, notices: &Notices) {
-        self.thread.say_news(notices);
-        self.newcomers.say(notices);
+    /// Reports changes since the previous call.
+    pub(crate) fn report_changes(&self, notices: &Notices) {
+        self.thread.report_changes(notices);
+        self.new_cpus.report(notices);
     }
 
-    /// Numbers so far, and what was lost.
+    /// Returns the numbers so far, and the losses.
     fn counts(&mut self) -> Result<(KernelCounts, Lost), RecordError> {
         if !self.is_stopped {
             self.kernel.count_missed();
         }
-        let counts = self.thread.ask(|drainer| {
-            drainer.works.iter_mut().for_each(RegionWork::look);
+        let counts = self.thread.run(|drainer| {
+            drainer.works.iter_mut().for_each(RegionDrain::poll);
             drainer.counts()
         })?;
         Ok((counts, self.lost().since(&self.forgotten)))
     }
 
-    /// How it goes; nothing if nobody can say.
+    /// Returns the status; `None` if it cannot be determined.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
         let (counts, lost) = self.counts().ok()?;
         Some(KernelStatus {
@@ -296,31 +296,37 @@ impl Draining {
         })
     }
 
-    /// From where on a flight recorder has something, to be written by [`Self::write_snapshot`].
-    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Vec<RegionWork>, RecordError> {
+    /// Returns the positions of a flight recorder's regions, to be written by
+    /// [`Self::write_snapshot`].
+    pub(crate) fn begin_snapshot(
+        &self,
+        last_ns: Option<u64>,
+    ) -> Result<Vec<RegionDrain>, RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        self.thread
-            .ask(move |drainer| drainer.works.iter().map(|work| work.beside(since_ts)).collect())
+        self.thread.run(move |drainer| {
+            drainer.works.iter().map(|work| work.snapshot_view(since_ts)).collect()
+        })
     }
 
-    /// Writes what is there beside the recording to the trace in `folder`. `meanwhile` is called
-    /// every now and then. Streams end with their last packets, and do not last to its moment
-    /// ([`RegionWork::extend`]): the packet that was being written goes on in the next snapshot,
-    /// and in both together an empty one that tells the moment would lie within it.
+    /// Writes the contents of the snapshot's regions to the trace in `folder`. `meanwhile` is
+    /// called every now and then. Streams end with their last packets, and are not extended to the
+    /// snapshot's moment ([`RegionDrain::extend`]): the packet that was being written continues in
+    /// the next snapshot, and in a merge of both an empty packet for the moment would lie within
+    /// it.
     pub(crate) fn write_snapshot(
         &self,
-        mut works: Vec<RegionWork>,
-        folder: &Place,
+        mut works: Vec<RegionDrain>,
+        folder: &TraceFolder,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<KernelSnapshot, RecordError> {
         let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
         let fail = || RecordError::io("write", folder.path().join(layout::KERNEL));
-        let begin_ts = self.thread.ask(|drainer| drainer.begin_ts)?;
+        let begin_ts = self.thread.run(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
-        // Just now: writers do not wait. But all before any: threads go from CPU to CPU meanwhile.
-        works.iter_mut().for_each(RegionWork::look);
+        // Just now: writers do not wait. But all before any: threads move between CPUs.
+        works.iter_mut().for_each(RegionDrain::poll);
         for work in &mut works {
-            let drained = work.drain(&mut Drain {
+            let drained = work.drain(&mut DrainContext {
                 memory: self.kernel.buffers,
                 trace: &trace,
                 begin_ts,
@@ -334,16 +340,16 @@ impl Draining {
         }
         summary.bytes += trace.metadata.bytes();
         let facts = trace.facts().map_err(fail())?;
-        completion::mark(&facts, By::Record(&summary)).map_err(fail())?;
+        completion::mark(&facts, CompletedBy::Record(&summary)).map_err(fail())?;
         let missing = snapshot::missing_of(&works);
         Ok(KernelSnapshot { events: summary.recorded, bytes: summary.bytes, missing })
     }
 
-    /// Ends it, and writes what is left.
+    /// Ends the recording, and writes the rest.
     pub(crate) fn finish(mut self) -> KernelSummary {
         self.stop();
         let keeps = self.keeps_flight_recorder;
-        let told = self.tell_missed().map_err(|error| error.to_string());
+        let told = self.note_missed().map_err(|error| error.to_string());
         let end_ts = self.stopped_ts;
         let Ended { counts, written, closed } =
             self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
@@ -367,7 +373,7 @@ impl Draining {
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
             unknown_calls: lost.unknown_calls,
             has_calls_without_number: self.kernel.has_calls_without_number(),
-            cpus_later: self.newcomers.count(&cpus::online()),
+            cpus_later: self.new_cpus.count(&cpus::online()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };
@@ -385,24 +391,24 @@ impl Draining {
         summary
     }
 
-    /// How many of those that the kernel passed over are lost.
+    /// Returns the number of missed events that are lost.
     fn missed_lost(&self, lost: &Lost) -> u64 {
         let of_none = if self.kernel.is_of_some() { 0 } else { lost.missed_of_none };
         lost.missed_lost.iter().fold(of_none, |sum, missed| sum.saturating_add(*missed))
     }
 
-    /// Tells the streams what the kernel passed over, as far as that is a loss.
-    fn tell_missed(&self) -> Result<(), RecordError> {
+    /// Passes the missed events to the streams, as far as they are lost.
+    fn note_missed(&self) -> Result<(), RecordError> {
         let missed = self.missed_lost(&self.lost());
-        self.thread.ask(move |drainer| {
+        self.thread.run(move |drainer| {
             drainer.missed_lost = missed;
-            drainer.tell_besides();
+            drainer.note_uncounted_losses();
         })
     }
 
-    /// What was lost since the beginning.
+    /// Returns the losses since the beginning.
     fn lost(&self) -> Lost {
-        let Kernel { buffers, events, .. } = &self.kernel;
+        let PreparedBpf { buffers, events, .. } = &self.kernel;
         Lost {
             by_event: (0..events.len()).map(|event| buffers.lost(event)).collect(),
             missed: events.iter().map(|event| event.missed).collect(),
@@ -416,7 +422,7 @@ impl Draining {
         }
     }
 
-    /// Events with the most losses, most first.
+    /// Returns the events with the most losses, most first.
     fn lost_by_event(&self, lost: &Lost) -> Vec<(String, u64)> {
         let of_event = |number: usize| {
             let name = &self.kernel.events[number].description.name;
@@ -429,14 +435,14 @@ impl Draining {
         all
     }
 
-    /// How many events that is.
+    /// Returns the number of lost events.
     fn total(&self, lost: &Lost) -> u64 {
         let of_events = lost.by_event.iter().sum::<u64>();
         of_events.saturating_add(lost.too_deep).saturating_add(self.missed_lost(lost))
     }
 }
 
-/// Waits until whatever the kernel was recording is recorded. As a rule that takes a fraction of a
+/// Waits until events that are being recorded are complete. Usually that takes a fraction of a
 /// microsecond, but a virtual CPU may stand still for long.
 pub(crate) fn wait_for_those_under_way() {
     if trackway_sys::process::wait_for_readers_in_kernel().is_err() {

@@ -1,5 +1,5 @@
-//! Programs of many events, loaded by several threads: most of the time that it takes to begin is
-//! the kernel's verifier's, which goes through several programs at once for who may do anything.
+//! Programs of many events, loaded by several threads: most of the starting time is spent in the
+//! kernel's verifier, which checks several programs at once for privileged processes.
 //!
 //! They are attached one after the other, in the order of events.
 
@@ -17,8 +17,8 @@ use trackway_kernel::bpf_sys::bpf::LoadError;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
 
-use super::calls::Slot;
-use super::{Kernel, refused, unknown};
+use super::calls::CallSlot;
+use super::{PreparedBpf, refused, unknown};
 use crate::common::numbers::Grouped;
 use crate::error::RecordError;
 use crate::kernel::error::failed;
@@ -30,10 +30,10 @@ const SOME: usize = 64;
 const THREADS_MAX: usize = 8;
 /// Files that are open for each event with a tracepoint of its own: program and tracepoint.
 const FILES_OF_AN_EVENT: u64 = 2;
-/// Files that are open besides: maps, programs that serve all events, those of filters, what is
-/// loaded and not yet attached, and what the rest of a recorder has.
+/// Number of other open files: maps, programs that serve all events, those of filters, programs
+/// that are loaded and not yet attached, and the rest of the recorder.
 const FILES_BESIDE: u64 = SOME as u64 + 256;
-/// How long it takes before it is shown how far it is, and how often.
+/// Delay until the progress is shown, and period at which it is shown again.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
@@ -41,16 +41,16 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 pub(super) enum Program {
     /// Filters let nothing pass.
     None,
-    /// Of a system call, perhaps of several.
-    Call(Arc<LoadedProgram>, Slot),
-    /// Of a raw tracepoint.
+    /// A program of a system call, perhaps of several.
+    Call(Arc<LoadedProgram>, CallSlot),
+    /// A program of a raw tracepoint.
     Raw(LoadedProgram),
-    /// Of the tracepoint with this number.
+    /// A program of the tracepoint with this number.
     Tracepoint(LoadedProgram, u16),
 }
 
-/// What records an event, not attached yet.
-pub(super) struct Made {
+/// A program that records an event, not attached yet.
+pub(super) struct LoadedEvent {
     pub(super) staged: EventPlan,
     pub(super) program: Program,
 }
@@ -68,7 +68,7 @@ pub(super) fn check_limit<T>(events: impl Iterator<Item = T>) -> Result<(), Reco
     let Ok(limit) = trackway_sys::process::descriptor_limit() else { return Ok(()) };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
     let needed = open + FILES_OF_AN_EVENT * events + FILES_BESIDE;
-    // A few are tried: what is open besides is less, mostly.
+    // A few are tried: mostly fewer other files are open.
     if needed <= limit || events < SOME as u64 {
         return Ok(());
     }
@@ -85,18 +85,18 @@ pub(super) fn check_limit<T>(events: impl Iterator<Item = T>) -> Result<(), Reco
     Err(RecordError::Kernel(why, Some(hint)))
 }
 
-impl Kernel {
-    /// Loads what records an event: one that has this number, or the next one.
+impl PreparedBpf {
+    /// Loads the program of an event: of a known one with this number, or of the next one.
     pub(super) fn make(
         &self,
         number: usize,
         event: &Event,
         btf: Option<&Btf>,
-    ) -> Result<Made, RecordError> {
+    ) -> Result<LoadedEvent, RecordError> {
         let mut staged = self.staged(event, btf, self.filters.has(number));
         staged.version = self.version(number);
         let made = match (self.code(number, event, &staged)?, staged.data_source, &event.source) {
-            (None, ..) => Made { staged, program: Program::None },
+            (None, ..) => LoadedEvent { staged, program: Program::None },
             (
                 Some(code),
                 DataSource::Registers,
@@ -104,20 +104,20 @@ impl Kernel {
             ) => {
                 let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
                 let loaded = self.load_call(&code, calls.of(phase).btf_id, is_compat);
-                let slot = Slot { number, phase, is_compat };
+                let slot = CallSlot { number, phase, is_compat };
                 let loaded = loaded.map_err(|error| refused(event, error))?;
-                Made { staged, program: Program::Call(loaded, slot) }
+                LoadedEvent { staged, program: Program::Call(loaded, slot) }
             }
             (Some(code), DataSource::Arguments, _) => {
                 let btf_id = btf.and_then(|btf| raw_tracepoint_type(event, btf));
                 match btf_id.and_then(|btf_id| LoadedProgram::load_raw(&code, btf_id).ok()) {
-                    Some(loaded) => Made { staged, program: Program::Raw(loaded) },
+                    Some(loaded) => LoadedEvent { staged, program: Program::Raw(loaded) },
                     None => self.load_otherwise(number, event)?,
                 }
             }
-            (Some(code), ..) => Made { staged, program: tracepoint(&code, event)? },
+            (Some(code), ..) => LoadedEvent { staged, program: tracepoint(&code, event)? },
         };
-        // Who reads the trace takes records for what was declared when the event was new.
+        // Readers decode the event's records by the declaration from its first use.
         let declared = self.events.get(number).map(|known| &known.description);
         match declared.is_none_or(|declared| *declared == made.staged.description) {
             true => Ok(made),
@@ -145,7 +145,7 @@ impl Kernel {
         Ok(loaded)
     }
 
-    /// Records these events, the first ones.
+    /// Starts to record these events, the first ones.
     pub(super) fn record_all(
         &mut self,
         events: &[Event],
@@ -178,13 +178,13 @@ impl Kernel {
         Ok(())
     }
 
-    /// Loads what records some events, of which the first has this number.
+    /// Loads the programs of some events, of which the first has this number.
     fn make_some(
         &self,
         first: usize,
         events: &[Event],
         btf: Option<&Btf>,
-    ) -> Vec<Result<Made, RecordError>> {
+    ) -> Vec<Result<LoadedEvent, RecordError>> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(THREADS_MAX).min(events.len());
         if threads < 2 {
@@ -217,7 +217,7 @@ impl Kernel {
     }
 }
 
-/// Whether somebody wants the recorder to end, where it is he who reads signals.
+/// Returns true if a signal requests the end, in a recorder that reads signals.
 fn is_to_end() -> bool {
     trackway_sys::signal::is_pending(&[libc::SIGINT, libc::SIGTERM])
 }

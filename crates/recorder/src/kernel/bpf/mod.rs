@@ -1,23 +1,23 @@
-//! The kernel's events, recorded beside a session's, into the trace's folder `kernel`.
+//! Kernel events, recorded beside a session's user events, into the trace's folder `kernel`.
 //!
-//! BPF programs fill buffers that are mapped here ([`trackway_kernel::bpf_program`]); a thread
-//! of the recorder's drains them as it drains the regions of traced programs. What begins before
-//! the recorder becomes the invoking user ([`Kernel::prepare`]) needs root; what comes then
-//! ([`Kernel::begin`]) does not.
+//! BPF programs fill buffers that are mapped here ([`trackway_kernel::bpf_program`]); a thread of
+//! the recorder drains them as it drains the regions of traced programs. Work before the recorder
+//! becomes the invoking user ([`PreparedBpf::prepare`]) needs root; later work
+//! ([`PreparedBpf::begin`]) does not.
 
 mod calls;
 mod cpu_hotplug;
 mod detach;
 mod drain;
-mod drainer;
+mod drain_source;
 mod load;
 mod raw_tracepoint;
 mod select;
 mod summary;
 
 use detach::Attachments;
-pub(crate) use drain::{Draining, KernelSnapshot, wait_for_those_under_way};
-use load::{Made, Program};
+pub(crate) use drain::{BpfRecording, KernelSnapshot, wait_for_those_under_way};
+use load::{LoadedEvent, Program};
 pub(crate) use summary::KernelSummary;
 
 use std::collections::{BTreeSet, HashMap};
@@ -46,8 +46,8 @@ use trackway_schema::EventDescription;
 use trackway_session::ByteCount;
 use trackway_sys::leaving::Leaving;
 
-use self::calls::{Calls, Slot};
-use crate::command::launch::Entrance;
+use self::calls::{CallSlot, Calls};
+use crate::command::launch::PreExecHook;
 use crate::error::RecordError;
 use crate::kernel::clock_check::refuse_other_clock;
 use crate::kernel::error::{failed, io_failure, unavailable};
@@ -61,38 +61,38 @@ use crate::window::cpus;
 
 /// Size of a sub-buffer, as a power of two, in bytes.
 const SUB_SHIFT: u32 = 16;
-/// Most bytes of a CPU's buffers, unless it is asked for others.
+/// Most bytes of a CPU's buffers, unless specified otherwise.
 pub(crate) const CPU_BYTES: u64 = 8 << 20;
 /// Events that may be switched on later: of each, losses are counted in a place of its own.
 const EVENTS_SPARE: usize = 1024;
 /// Most bytes of an event's fields.
 pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
 
-/// The kernel's events, being recorded into buffers.
+/// Kernel events, being recorded into buffers.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct PreparedBpf {
     /// Never given back: regions are lent for as long as the process runs.
     buffers: &'static Buffers,
     attached: Attachments,
     calls: Option<Calls>,
-    /// Whether all system calls have been recorded from the beginning on: those that are not have
-    /// numbers that no call has, and are counted.
+    /// True if all system calls have been recorded from the beginning on: calls by unknown numbers
+    /// are counted.
     has_all_calls: bool,
     scope: Option<Arc<Scope>>,
-    /// Whether CPUs are left out.
+    /// True if CPUs are excluded.
     is_of_cpus: bool,
     contexts: Contexts,
     filters: KernelFilters,
     /// By number, which is their id in the trace; those that were switched off, too.
-    events: Vec<Known>,
+    events: Vec<RecordedEvent>,
     overwrite: bool,
-    /// Whether it is recorded as soon as somebody drains.
+    /// True if recording begins with the draining.
     starts: bool,
     /// The limit on open files as it was: the command's.
     files_limit: Option<u64>,
-    /// How often the kernel passed over programs that serve several events.
+    /// Number of times that the kernel passed over programs that serve several events.
     missed_of_none: u64,
-    /// What a signal does until it is begun.
+    /// The effect of a signal until recording begins.
     leaving: Option<Leaving>,
     /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
     made: Mutex<HashMap<Vec<u8>, Arc<LoadedProgram>>>,
@@ -100,34 +100,32 @@ pub(crate) struct Kernel {
 
 /// An event that is recorded, or was.
 #[derive(Debug)]
-struct Known {
+struct RecordedEvent {
     name: EventName,
     description: EventDescription,
-    /// What its fields stand for.
+    /// Meanings of its fields.
     meanings: Vec<Option<Meaning>>,
-    /// Those of its fields that are zero, whatever they are; of some of its programs, at least.
+    /// Names of its fields that are zero whatever their value is, in some of its programs at least.
     empty: Vec<String>,
-    /// Those that are not recorded.
+    /// Names of its fields that are not recorded.
     left_out: Vec<String>,
-    /// Whether it is asked for anything: nobody knows how many were wanted of those that the kernel
-    /// passed over.
+    /// True if it has filters: the number of missed events that would have passed is unknown.
     is_filtered: bool,
     /// If it is one of the programs of system calls: which.
-    call: Option<Slot>,
+    call: Option<CallSlot>,
     is_on: bool,
     /// The latest of its programs.
     version: u32,
-    /// Which of them records it while it is on.
+    /// The version of its program that records it while it is on.
     recording: u32,
-    /// How often the kernel passed over its program.
+    /// Number of times that the kernel passed over its program.
     missed: u64,
-    /// How many of those are lost: all were wanted at that time.
+    /// The part of `missed` that is lost: from times when all were to be recorded.
     missed_lost: u64,
 }
 
-impl Known {
-    /// Takes note that these of its fields may be zero, whatever they are: of what one of its
-    /// programs records.
+impl RecordedEvent {
+    /// Notes that these of its fields may always be zero in the records of one of its programs.
     fn lack<'a>(&mut self, fields: impl Iterator<Item = &'a str>) {
         for field in fields {
             if !self.empty.iter().any(|empty| empty == field) {
@@ -141,15 +139,15 @@ impl Known {
 #[derive(Debug)]
 struct Attachment {
     attached: AttachedProgram,
-    /// Which of the events it records; `None`: it serves all.
+    /// The event that it records; `None`: it serves all.
     event: Option<usize>,
-    /// Which of its programs.
+    /// Version of the event's program.
     version: u32,
-    /// How often the kernel has passed over it, at the latest look.
+    /// Number of times that the kernel has passed over it, at the latest check.
     missed: u64,
 }
 
-impl Kernel {
+impl PreparedBpf {
     /// Makes buffers and programs, which record nothing before [`Self::begin`].
     // Longer than 70 lines: the steps have to come in this order, before anything is recorded.
     pub(crate) fn prepare(
@@ -158,7 +156,7 @@ impl Kernel {
     ) -> Result<Self, RecordError> {
         let KernelRequest { spec, shared_filters, .. } = *request;
         let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
-        // What a program writes is seen in this order by those who read it there alone.
+        // Programs' stores are ordered for the recorder on this processor alone.
         if !cfg!(target_arch = "x86_64") {
             return Err(failed("cannot record kernel events", "not on this processor, so far"));
         }
@@ -176,7 +174,8 @@ impl Kernel {
         let events = selected(&catalogue, &spec.on)?;
         if events.is_empty() {
             let patterns = spec.on.join(",");
-            notices.say(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
+            notices
+                .report(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
         }
         let calls = Calls::new(&catalogue);
         load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
@@ -189,7 +188,8 @@ impl Kernel {
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
             others.for_each(|cpu| buffers.exclude_cpu(cpu));
         }
-        // To load and attach programs does much of what they record, and nobody drains yet.
+        // Loading and attaching programs causes many of the recorded events, and the buffers are
+        // not drained yet.
         buffers.stop();
         let begun = Instant::now();
         let mut kernel = Self {
@@ -216,18 +216,18 @@ impl Kernel {
             kernel.follow(&spec.cgroups, &catalogue)?;
         }
         kernel.record_all(&events, catalogue.btf(), notices)?;
-        omitted_fields::say(kernel.left_out(0), notices);
+        omitted_fields::report(kernel.left_out(0), notices);
         kernel.has_all_calls = kernel.records_all_calls(&catalogue);
         kernel.attach_calls()?;
         kernel.take_in(&spec.pids)?;
-        detach::say_why_long(begun, notices);
-        // Megabytes that go back to the kernel, which says so of each page.
+        detach::report_slow_start(begun, notices);
+        // Megabytes that return to the kernel, which records an event for each page.
         drop((events, catalogue));
         Ok(kernel)
     }
 
-    /// Makes the scope, of these control groups if there are any, and attaches what keeps it,
-    /// before all others: so that a member is one from its first event.
+    /// Makes the scope, of these control groups if there are any, and attaches the programs that
+    /// maintain it, before all others: so that a member is one from its first event.
     fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<(), RecordError> {
         let scope = match cgroups {
             [] => Scope::new(),
@@ -241,9 +241,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// Attaches what says of each new thread whether it is in the scope. To the raw tracepoint:
-    /// on others, the kernel passes over programs now and then, and everything that such a thread
-    /// makes would be missing.
+    /// Attaches the program that adds new threads to the scope. It uses the raw tracepoint: at
+    /// others, the kernel passes over programs now and then, and all events of such a thread would
+    /// be missing.
     fn attach_heir(&mut self, scope: &Scope, catalogue: &Catalogue) -> Result<(), RecordError> {
         if let Some((source, btf_id)) = catalogue.btf().and_then(NewThreadSource::find_argument)
             && let Some(code) = scope.generate_inheritance(source)
@@ -262,8 +262,7 @@ impl Kernel {
         self.attach(&code.ok_or_else(|| unknown(&new))?, &new, None)
     }
 
-    /// Takes a process's threads into the scope: those that are there, and with them what they
-    /// start.
+    /// Adds a process's threads to the scope: those that exist, and with them their children.
     fn take_in(&self, pids: &[u32]) -> Result<(), RecordError> {
         let Some(scope) = &self.scope else { return Ok(()) };
         let take_in = |tid| {
@@ -276,8 +275,8 @@ impl Kernel {
         pids.iter().try_for_each(|&pid| each_thread(pid, take_in))
     }
 
-    /// How an event is recorded: a call from its registers, others from their arguments, where
-    /// that is known, and the kernel takes it, as far as that is tried.
+    /// Returns the plan of an event's record: a call from its registers, others from their
+    /// arguments if these are known and the kernel accepts the program, as far as that is tried.
     fn staged(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> EventPlan {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call =
@@ -290,7 +289,7 @@ impl Kernel {
         staged
     }
 
-    /// The program of an event, the next one; `None`: filters let none of it pass.
+    /// Generates the next program of an event; `None`: filters pass none of its records.
     fn code(
         &self,
         number: usize,
@@ -299,13 +298,13 @@ impl Kernel {
     ) -> Result<Option<ProgramCode>, RecordError> {
         let Some(filters) = self.filters.of(number) else { return Ok(None) };
         let id = u16::try_from(number).map_err(|_| unknown(event))?;
-        // Whose call it is was asked before it came there.
+        // The dispatcher has checked the scope of a call already.
         let is_call = staged.data_source == DataSource::Registers;
         if let (Some(call), Some(calls), []) = (staged.call, &self.calls, filters)
             && call.is_compat
             && staged.version == 0
         {
-            // Most take as many numbers, and say one.
+            // Most serve many numbers, and record one.
             let events_fd = calls.of(call.phase).compat.events_fd();
             let code = generate_shared_program(
                 staged,
@@ -328,8 +327,13 @@ impl Kernel {
     }
 
     /// Attaches an event's program: of the next event, which is on then, or of one that is known.
-    fn record(&mut self, number: usize, event: &Event, made: Made) -> Result<(), RecordError> {
-        let Made { staged, program } = made;
+    fn record(
+        &mut self,
+        number: usize,
+        event: &Event,
+        made: LoadedEvent,
+    ) -> Result<(), RecordError> {
+        let LoadedEvent { staged, program } = made;
         let mut of_call = None;
         match (program, &mut self.calls) {
             (Program::Call(loaded, slot), Some(calls)) => {
@@ -351,7 +355,7 @@ impl Kernel {
                 known.call = of_call.or(known.call);
                 known.lack(staged.unknown_fields());
             }
-            None => self.events.push(Known {
+            None => self.events.push(RecordedEvent {
                 name: name_of(event),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
                 meanings: value_names::of(&staged),
@@ -383,7 +387,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// What the kernel passed over before does not count. Whether it takes long to let go of.
+    /// Adds an attached program; events missed before do not count. `is_slow`: detaching it takes
+    /// long.
     fn hold(&mut self, attached: AttachedProgram, event: Option<usize>, is_slow: bool) {
         if let Some(leaving) = self.leaving.as_ref().filter(|_| is_slow) {
             leaving.expect_slow(attached.descriptor());
@@ -393,8 +398,8 @@ impl Kernel {
         self.attached.push(Attachment { attached, event, version, missed });
     }
 
-    /// Attaches what sees all system calls, where some are recorded. What returns first: so that no
-    /// call is there without its end.
+    /// Attaches the dispatchers of system calls, if some are recorded. The exit's first: so that no
+    /// call lacks its end.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
         self.made = Mutex::default();
         let scope = self.scope.as_deref().map(Scope::maps);
@@ -419,35 +424,35 @@ impl Kernel {
         Ok(())
     }
 
-    /// Which program of an event's is made next.
+    /// Returns the version of the next program of an event.
     fn version(&self, number: usize) -> u32 {
         self.events.get(number).map_or(0, |known| known.version)
     }
 
-    /// Fields of its events that are not recorded, each with its event's name: of the one with this
-    /// number, and those behind it.
+    /// Returns the fields of its events that are not recorded, each with its event's name: of the
+    /// event with this number, and of later ones.
     fn left_out(&self, first: usize) -> impl Iterator<Item = (&str, &str)> {
         self.events.iter().skip(first).flat_map(|known| {
             known.left_out.iter().map(|field| (&*known.description.name, &**field))
         })
     }
 
-    /// What its events are asked.
+    /// Returns the filters on its events.
     pub(crate) const fn filters(&self) -> &KernelFilters {
         &self.filters
     }
 
-    /// The limit on open files as it was before, if it was raised: the command is to have that.
+    /// Returns the former limit on open files, if it was raised: the command inherits that one.
     pub(crate) fn files_limit(&self) -> Option<u64> {
         self.files_limit
     }
 
-    /// Bytes of a CPU's buffers for events that interrupt no others.
+    /// Returns the bytes of a CPU's buffers for events that interrupt no others.
     pub(crate) fn cpu_bytes(&self) -> u64 {
         self.buffers.layout().geometry(0).ring_bytes()
     }
 
-    /// Which sizes there can be.
+    /// Returns the sizes that are possible, as text.
     pub(crate) fn sizes() -> String {
         format!(
             "a power of two from {} to {}, and no more than {} for all CPUs together",
@@ -457,9 +462,9 @@ impl Kernel {
         )
     }
 
-    /// What the command's process does before it runs the command: from there on it, and what it
-    /// starts, is recorded.
-    pub(crate) fn entrance(&self) -> Option<Entrance> {
+    /// Returns the function that the command's process calls before exec: the process and its
+    /// children are recorded from then on.
+    pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         let scope = self.scope.clone().filter(|scope| !scope.is_of_cgroups())?;
         Some(Box::new(move || {
             scope.set_recorded(trackway_sys::thread::tid(), true);
@@ -467,7 +472,7 @@ impl Kernel {
         }))
     }
 
-    /// Whether whatever begins a system call is recorded.
+    /// Returns true if the entries of all system calls are recorded.
     fn records_all_calls(&self, catalogue: &Catalogue) -> bool {
         let numbered = self.events.iter().enumerate();
         let on = numbered.filter(|(number, of)| of.is_on && self.filters.of(*number).is_some());
@@ -475,7 +480,7 @@ impl Kernel {
         catalogue.call_entries().all(|name| on.contains(&name))
     }
 
-    /// How many system calls had numbers that are not known, of 64 bits and of 32, where that is
+    /// Returns the number of system calls by unknown numbers, of 64 bits and of 32, if they are
     /// counted: none of them is recorded.
     fn unknown_calls(&self) -> [u64; 2] {
         let calls = self.calls.as_ref().filter(|_| self.has_all_calls);
@@ -484,29 +489,29 @@ impl Kernel {
         })
     }
 
-    /// Whether some of those are recorded all the same, by tracepoints of their own: our table
-    /// lacks their numbers.
+    /// Returns true if some of those are recorded all the same, by tracepoints of their own: our
+    /// table lacks their numbers.
     fn has_calls_without_number(&self) -> bool {
         let is_entry = |name: &EventName| matches!(name.call(), Some((_, Phase::Enter)));
         self.events.iter().any(|known| known.call.is_none() && is_entry(&known.name))
     }
 
-    /// Whether an event is recorded at a tracepoint of its own.
+    /// Returns true if an event is recorded at a tracepoint of its own.
     fn has_tracepoint(&self, event: &Event) -> bool {
         has_tracepoint(self.calls.as_ref(), event)
     }
 }
 
-/// Whether an event is recorded at a tracepoint of its own; calls are not, where they are seen all
-/// together.
+/// Returns true if an event is recorded at a tracepoint of its own; system calls are not if a
+/// dispatcher handles them.
 fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
     calls.is_none() || !matches!(event.source, Source::Syscall { number: Some(_), .. })
 }
 
-/// How many CPUs have buffers, and their layout: those up to the last that is there, also such as
-/// are not online, which may come, as long as the others' are no smaller for that. The memory of
-/// all is taken at once, so there is none for those that may be plugged in: machines claim many
-/// that never are.
+/// Returns the number of CPUs with buffers, and the buffers' layout: all up to the last CPU that is
+/// present, also those that are offline and may come, as long as the others' buffers are no smaller
+/// for that. The memory of all is taken at once, so CPUs that may be plugged in get none: machines
+/// declare many that never are.
 fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, BufferLayout), RecordError> {
     let until = |cpus: Vec<u32>| cpus.into_iter().max().map_or(1, |last| last as usize + 1);
     let (online, present) = (until(cpus::online()), until(cpus::present()));
@@ -518,7 +523,7 @@ fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, BufferLayout)
     }
 }
 
-/// A layout for so many bytes a CPU, as far as they can be had.
+/// Returns a layout for so many bytes per CPU, as far as possible.
 fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<BufferLayout, RecordError> {
     let wanted = if size_bytes == 0 { CPU_BYTES } else { size_bytes };
     let most = (BUFFERS_BYTES_MAX / cpus) as u64;
@@ -541,7 +546,7 @@ fn refused(event: &Event, error: LoadError) -> RecordError {
             let what = format!("cannot filter {}", event.full_name());
             failed(&what, "filters that compare or search texts and arrays need Linux 5.17")
         }
-        // The last line says what is wrong, but for what all logs end in.
+        // The last line is the reason, except for the lines that end all logs.
         LoadError::Refused(error, log) => {
             let is_said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
             let line = log.lines().rev().find(is_said).unwrap_or_default();

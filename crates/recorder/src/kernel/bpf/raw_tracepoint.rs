@@ -1,6 +1,6 @@
-//! Events that are recorded from the arguments of their raw tracepoints, where the kernel library
-//! knows how: that costs less, no program is passed over while another one runs on its CPU, and to
-//! take it off takes the kernel less long.
+//! Events that are recorded from the arguments of their raw tracepoints, if the kernel library
+//! knows these: that costs less, no program is passed over while another one runs on its CPU, and
+//! detaching takes less time.
 
 use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
 use trackway_kernel::bpf_program::attach::LoadedProgram;
@@ -10,13 +10,13 @@ use trackway_kernel::bpf_program::scope::Scope;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
 
-use super::load::{self, Made, Program};
-use super::{Kernel, PAYLOAD_BYTES_MAX, unknown};
+use super::load::{self, LoadedEvent, Program};
+use super::{PAYLOAD_BYTES_MAX, PreparedBpf, unknown};
 use crate::error::RecordError;
 
-impl Kernel {
-    /// How an event is recorded from its arguments. `None`: that is not known, or this kernel does
-    /// not take the program, as far as that is tried.
+impl PreparedBpf {
+    /// Returns the plan to record an event from its arguments. `None`: they are unknown, or this
+    /// kernel does not accept the program, as far as that is tried.
     pub(super) fn staged_arguments(
         &self,
         event: &Event,
@@ -37,9 +37,14 @@ impl Kernel {
         Some(staged)
     }
 
-    /// What records an event, the next one, from the kernel's record, which says the same, but for
-    /// what is not in there: it did not take the program that was to read its arguments.
-    pub(super) fn load_otherwise(&self, number: usize, event: &Event) -> Result<Made, RecordError> {
+    /// Loads the next program of an event that reads the kernel's record instead, for a kernel that
+    /// did not accept the program that reads its arguments. The contents are the same, but for
+    /// arguments that the record lacks.
+    pub(super) fn load_otherwise(
+        &self,
+        number: usize,
+        event: &Event,
+    ) -> Result<LoadedEvent, RecordError> {
         if self.filters.has(number) {
             // They read arguments, since the kernel took that when it was tried.
             return Err(unknown(event));
@@ -51,6 +56,6 @@ impl Kernel {
             Some(code) => load::tracepoint(&code, event)?,
             None => Program::None,
         };
-        Ok(Made { staged, program })
+        Ok(LoadedEvent { staged, program })
     }
 }

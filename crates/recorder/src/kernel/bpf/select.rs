@@ -1,10 +1,10 @@
 //! Events of the kernel switched on and off while others are recorded.
 //!
-//! An event keeps its id and the place where its losses are counted for as long as it is recorded
-//! into the same trace: off is a word in the buffers, which says at once that none of its programs
-//! records it; they go when the kernel lets go of them. On is a new program, of a version of its
-//! own, which that word names when all is there. There is room for so many events that were not
-//! there from the beginning ([`super::EVENTS_SPARE`]).
+//! An event keeps its id and the counter of its losses for as long as it is recorded into the same
+//! trace. Off is a word in the buffers, by which none of its programs records it at once; the
+//! programs are removed when the kernel has detached them. On is a new program, of a version of its
+//! own, which that word selects once everything is in place. There is space for so many events that
+//! were not selected at the beginning ([`super::EVENTS_SPARE`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
@@ -15,7 +15,7 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_session::FilterSpec;
 
 use super::load::Program;
-use super::{Attachment, Draining, Kernel, Known, detach, load};
+use super::{Attachment, BpfRecording, PreparedBpf, RecordedEvent, detach, load};
 use crate::error::RecordError;
 use crate::kernel::error::{failed, io_failure};
 use crate::kernel::filters::KernelFilters;
@@ -24,10 +24,10 @@ use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
 
-impl Draining {
-    /// Records the events that these patterns select, and no others: how many are new, and how many
-    /// have gone. With `filters`, those are asked from now on, and no others. If that cannot be,
-    /// nothing has changed. `meanwhile` is called every now and then.
+impl BpfRecording {
+    /// Records the events that these patterns select, and no others. Returns the number of added
+    /// and of removed events. With `filters`, those alone apply from now on. On failure nothing has
+    /// changed. `meanwhile` is called every now and then.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -45,21 +45,22 @@ impl Draining {
         load::check_limit(numbered.iter().filter(with_tracepoint))?;
         self.filter(&numbered, catalogue.btf())?;
         let known = self.kernel.events.len();
-        let mut others = Vec::new();
+        let mut refiltered = Vec::new();
         let mut before = None;
         if let Some(filters) = filters {
-            let (asked, events) = self.kernel.asked(filters, &numbered, &gone, &catalogue)?;
+            let (asked, events) =
+                self.kernel.compile_filters(filters, &numbered, &gone, &catalogue)?;
             before = Some(mem::replace(&mut self.kernel.filters, asked));
-            others = events;
+            refiltered = events;
         }
         let declared = self.declare(&numbered, catalogue.btf());
         let attached = declared.and_then(|()| {
             self.kernel.attach_all(&numbered, &catalogue, meanwhile)?;
-            self.kernel.attach_beside(&others, catalogue.btf(), meanwhile)?;
+            self.kernel.attach_beside(&refiltered, catalogue.btf(), meanwhile)?;
             self.name_fields()
         });
         let numbers: Vec<usize> = numbered.iter().map(|&(number, _)| number).collect();
-        let mut changed: Vec<usize> = others.iter().map(|&(number, _)| number).collect();
+        let mut changed: Vec<usize> = refiltered.iter().map(|&(number, _)| number).collect();
         changed.extend(&numbers);
         if let Err(error) = attached {
             self.kernel.let_go(&changed);
@@ -75,21 +76,21 @@ impl Draining {
         self.kernel.switch(&changed, &gone);
         changed.extend(&gone);
         self.kernel.let_go(&changed);
-        let Kernel { events, filters, .. } = &mut self.kernel;
+        let PreparedBpf { events, filters, .. } = &mut self.kernel;
         for (number, known) in events.iter_mut().enumerate() {
             known.is_filtered = filters.has(number);
         }
         self.kernel.has_all_calls &= self.kernel.records_all_calls(&catalogue);
-        omitted_fields::say(self.kernel.left_out(known), notices);
+        omitted_fields::report(self.kernel.left_out(known), notices);
         Ok((numbers.len(), gone.len()))
     }
 
-    /// How many events are recorded.
+    /// Returns the number of events that are recorded.
     pub(crate) fn events_on(&self) -> usize {
         self.kernel.events.iter().filter(|event| event.is_on).count()
     }
 
-    /// Has events that were never recorded asked what the session's filters ask.
+    /// Applies the session's filters to events that were never recorded.
     fn filter(
         &mut self,
         numbered: &[(usize, &Event)],
@@ -105,13 +106,13 @@ impl Draining {
         made
     }
 
-    /// What its events are asked.
+    /// Returns the filters on its events.
     pub(crate) const fn filters(&self) -> &KernelFilters {
         &self.kernel.filters
     }
 
-    /// Declares events before there are any, so that readers know all that they find. From here on
-    /// each is known by its number, whatever becomes of it: none is given to two.
+    /// Declares events before any occurs, so that readers find all declarations. From here on each
+    /// keeps its number, whatever becomes of it: no number is used twice.
     fn declare(
         &mut self,
         numbered: &[(usize, &Event)],
@@ -125,7 +126,7 @@ impl Draining {
             let staged = self.kernel.staged(event, btf, false);
             let meanings = value_names::of(&staged);
             self.kernel.buffers.set_version(number, None);
-            self.kernel.events.push(Known {
+            self.kernel.events.push(RecordedEvent {
                 name: name_of(event),
                 description: staged.description.clone(),
                 meanings: meanings.clone(),
@@ -141,7 +142,7 @@ impl Draining {
             });
             declared.push((number as u32, meanings, staged.description));
         }
-        let written = self.thread.ask(move |drainer| {
+        let written = self.thread.run(move |drainer| {
             let metadata = &mut drainer.trace.metadata;
             for (id, meanings, event) in &declared {
                 metadata.declare_meaning(0, *id, event, meanings);
@@ -151,10 +152,10 @@ impl Draining {
         written.map_err(|error| io_failure("cannot write kernel events", error))
     }
 
-    /// Has the trace say which fields are empty or left out, before events that have such.
+    /// Names the fields that are empty or not recorded in the trace, before events that have such.
     fn name_fields(&self) -> Result<(), RecordError> {
         let remarks = self.kernel.remarks();
-        let written = self.thread.ask(move |drainer| {
+        let written = self.thread.run(move |drainer| {
             for (key, fields) in &remarks {
                 drainer.trace.metadata.name_fields(key, fields);
             }
@@ -164,8 +165,8 @@ impl Draining {
     }
 }
 
-impl Kernel {
-    /// Numbers of events that are recorded, and are none of these.
+impl PreparedBpf {
+    /// Returns the numbers of events that are recorded, and are none of these.
     fn without(&self, events: &[Event]) -> Vec<usize> {
         let names: BTreeSet<EventName> = events.iter().map(name_of).collect();
         let numbered = self.events.iter().enumerate();
@@ -173,8 +174,8 @@ impl Kernel {
         gone.map(|(number, _)| number).collect()
     }
 
-    /// Those of the events that are not recorded, each with its number: those that were never
-    /// known behind all others.
+    /// Returns those of the events that are not recorded, each with its number: new events get
+    /// numbers after all others.
     fn numbered<'a>(&self, events: &'a [Event]) -> Result<Vec<(usize, &'a Event)>, RecordError> {
         let known: BTreeMap<&EventName, usize> =
             self.events.iter().enumerate().map(|(number, known)| (&known.name, number)).collect();
@@ -214,9 +215,9 @@ impl Kernel {
         self.attach_calls()
     }
 
-    /// What these filters ask of all events that are known, and of the numbered ones; and which of
-    /// the former are recorded, stay so, and are asked something else then.
-    fn asked(
+    /// Compiles these filters for all known events, and for the numbered ones. Returns also the
+    /// events that stay recorded with other filters.
+    fn compile_filters(
         &self,
         filters: &[FilterSpec],
         numbered: &[(usize, &Event)],
@@ -234,28 +235,28 @@ impl Kernel {
             return Err(failed("cannot filter the kernel's events", why));
         }
         let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
-        let shared = self.filters.taken().shared();
+        let shared = self.filters.accepted().shared();
         let with = (self.buffers.cpus(), catalogue.btf());
         let asked = KernelFilters::new((filters, shared), &all, staged, with)?;
         let is_other = |(number, _): &(usize, Event)| {
             let is_on = self.events.get(*number).is_some_and(|known| known.is_on);
             is_on && !gone.contains(number) && (self.filters.has(*number) || asked.has(*number))
         };
-        let others = all.into_iter().enumerate().filter(is_other).collect();
-        Ok((asked, others))
+        let refiltered = all.into_iter().enumerate().filter(is_other).collect();
+        Ok((asked, refiltered))
     }
 
     /// Attaches other programs of events that are recorded, beside those that record them still.
     /// Where it fails, some may be there.
     fn attach_beside(
         &mut self,
-        others: &[(usize, Event)],
+        refiltered: &[(usize, Event)],
         btf: Option<&Btf>,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<(), RecordError> {
         let (mut first, mut last) = (Vec::new(), Vec::new());
         let mut without = Vec::new();
-        for (number, event) in others {
+        for (number, event) in refiltered {
             meanwhile();
             // A call has one program at a time, which the next one takes the place of: in one step,
             // and last, when nothing else can fail.
@@ -277,18 +278,18 @@ impl Kernel {
         self.attach_calls()?;
         let mut made = first.into_iter().chain(last);
         made.try_for_each(|(number, event, made)| self.record(number, event, made))?;
-        // What was there stays, and records no more. Not before nothing can fail: while a call's
-        // version is another one than records, its next program would record nothing, in the place
-        // of the one that does.
+        // The former programs stay, and record no more. Only once no step can fail: while a call's
+        // version is not the recorded one, its next program would record nothing, in the place of
+        // the one that does.
         for number in without {
             self.events[number].version += 1;
         }
         Ok(())
     }
 
-    /// Has events recorded by their latest programs, and others not any more, wherever their
-    /// programs are. What happens meanwhile is recorded by the earlier program of its event or by
-    /// the later one, not by both and not by neither: each CPU is told by a thread that runs there.
+    /// Switches events to their latest programs, and others off, wherever their programs run. An
+    /// event in between is recorded by the earlier program or by the later one, not by both and not
+    /// by neither: a thread that runs on each CPU switches it.
     fn switch(&mut self, on: &[usize], off: &[usize]) {
         let numbers = on.iter().map(|&number| (number, true));
         let numbers: Vec<(usize, bool)> =
@@ -304,22 +305,22 @@ impl Kernel {
                 self.buffers.set_version_on(cpu, number, (is_on && !is_gap).then_some(version));
             }
         };
-        let mut others: BTreeSet<usize> = (0..self.buffers.cpus()).collect();
+        let mut refiltered: BTreeSet<usize> = (0..self.buffers.cpus()).collect();
         cpus::visit(|cpu| {
             tell(cpu as usize, false);
-            others.remove(&(cpu as usize));
+            refiltered.remove(&(cpu as usize));
         });
-        // Where we may not run (cpuset(7)) there is a moment in which neither records; where nobody
-        // runs it does not matter.
-        if others.is_empty() {
+        // On CPUs where we may not run (cpuset(7)) there is a moment in which neither version
+        // records; on CPUs that run no thread it does not matter.
+        if refiltered.is_empty() {
             return;
         }
-        others.iter().for_each(|&cpu| tell(cpu, true));
+        refiltered.iter().for_each(|&cpu| tell(cpu, true));
         super::drain::wait_for_those_under_way();
-        others.iter().for_each(|&cpu| tell(cpu, false));
+        refiltered.iter().for_each(|&cpu| tell(cpu, false));
     }
 
-    /// Takes those programs of these events away that record nothing, and goes on meanwhile.
+    /// Removes the programs of these events that record nothing any more, without waiting.
     fn let_go(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
         for &number in &numbers {
@@ -341,14 +342,14 @@ impl Kernel {
         detach::detach_beside(self.attached.extract_if(.., goes).collect());
     }
 
-    /// Whether what the kernel passed over may be of others than are recorded: where those are
-    /// some threads alone, or some CPUs, most of it is. Of a filtered event nobody knows either
-    /// which were wanted.
+    /// Returns true if missed events may belong to threads or CPUs that are not recorded: if only
+    /// some are, most do. For an event with filters the number that would have passed is unknown,
+    /// too.
     pub(super) fn is_of_some(&self) -> bool {
         self.scope.is_some() || self.is_of_cpus
     }
 
-    /// Counts what the kernel passed over since the latest look.
+    /// Counts the events that the kernel passed over since the latest check.
     pub(super) fn count_missed(&mut self) {
         let is_of_some = self.is_of_some();
         for one in self.attached.iter_mut() {
@@ -358,7 +359,7 @@ impl Kernel {
             match one.event.and_then(|event| self.events.get_mut(event)) {
                 Some(event) => {
                     event.missed += more;
-                    // By what is asked of it now: what is counted stays what it was.
+                    // By the present filters: earlier counts keep their class.
                     if !is_of_some && !event.is_filtered {
                         event.missed_lost += more;
                     }
@@ -368,7 +369,7 @@ impl Kernel {
         }
     }
 
-    /// The same, without what it passed over of the latest programs of these, which begin now.
+    /// Counts them without those of the latest programs of these events, which begin now.
     fn count_missed_but(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
         let events = &self.events;

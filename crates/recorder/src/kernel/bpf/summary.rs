@@ -1,4 +1,4 @@
-//! What became of the kernel's events.
+//! The results of a recording of kernel events by BPF.
 
 use std::path::Path;
 
@@ -6,38 +6,38 @@ use trackway_kernel::bpf_program::plan::VARIABLE_BYTES_MAX;
 
 use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
-use crate::summary::{Summary, say_lost};
+use crate::summary::{Summary, report_lost};
 
-/// What was recorded.
+/// The results of a recording by BPF.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KernelSummary {
     pub(super) recorded: u64,
     pub(super) lost: u64,
-    /// Those of them that were in memory, and could not be written at the end.
+    /// Number of recorded events that were in memory, and could not be written at the end.
     pub(super) lost_at_end: u64,
     pub(super) overwritten: u64,
-    /// Of those recorded, in files that were deleted for newer ones.
+    /// Recorded events in files that were deleted for newer ones.
     pub(super) deleted: u64,
     /// Programs that the kernel did not run because another one was under way: of all processes,
     /// where some alone are recorded.
     pub(super) missed: u64,
-    /// How many of those are some of `lost`.
+    /// Number of missed events that are part of `lost`.
     pub(super) missed_lost: u64,
-    /// Events with filters that interrupted so many others that the filters could not be asked.
+    /// Events with filters that interrupted so many others that the filters could not be evaluated.
     pub(super) unasked: u64,
-    /// Events whose filters asked for what was not in memory, and how many of each.
+    /// Events whose filters read data that was not in memory, and their numbers.
     pub(super) unread: Vec<(String, u64)>,
     /// Texts and sequences of the kernel's that were cut, and how many of each event.
     pub(super) cut: Vec<(String, u64)>,
     /// Events with the most losses, most first.
     pub(super) lost_by_event: Vec<(String, u64)>,
-    /// Of those lost, events that interrupted so many others that there was no buffer for them.
+    /// Lost events that interrupted so many others that no buffer was left for them.
     pub(super) too_deep: u64,
-    /// Whether some found no room.
+    /// True if some events found no space.
     pub(super) had_no_room: bool,
     /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
     pub(super) unknown_calls: [u64; 2],
-    /// Whether some of those are recorded, as calls whose number is not known.
+    /// True if some of those are recorded, as calls by unknown numbers.
     pub(super) has_calls_without_number: bool,
     /// Sub-buffers that made no sense.
     pub(super) damaged: u64,
@@ -50,52 +50,52 @@ pub(crate) struct KernelSummary {
 }
 
 impl KernelSummary {
-    /// Says what was recorded; in which folder, unless that was said.
-    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+    /// Reports the results, with the folder unless another line has it.
+    pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         let counts = self.as_summary();
-        counts.say_of_kernel(folder, notices);
-        say_lost(&self.lost_by_event, notices);
+        counts.report_kernel(folder, notices);
+        report_lost(&self.lost_by_event, notices);
         if let Some(why) = &self.unwritten {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "the trace has not all of the kernel's events: {why}; of those lost, {} were still \
                  to be written",
                 Grouped(self.lost_at_end)
             ));
         }
         if self.missed > 0 {
-            self.say_missed(notices);
+            self.report_missed(notices);
         }
         if self.too_deep > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} of those lost interrupted too many others",
                 Grouped(self.too_deep)
             ));
         }
         if self.unasked > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "up to {} more may be lost: they interrupted too many others for their filters to \
                  be asked",
                 Grouped(self.unasked)
             ));
         }
-        counts.say_deleted("kernel's events", notices);
-        self.say_unread(notices);
-        self.say_cut(notices);
-        self.say_odd(notices);
+        counts.report_deleted("kernel's events", notices);
+        self.report_unread(notices);
+        self.report_cut(notices);
+        self.report_unusual(notices);
         if self.had_no_room {
             notices.hint(format_args!("fewer events, or a larger --buffer-size, lose fewer"));
         }
     }
 
-    fn say_missed(&self, notices: &Notices) {
+    fn report_missed(&self, notices: &Notices) {
         let while_ = "while another of its events was recorded";
         let maybe = self.missed.saturating_sub(self.missed_lost);
         if self.missed_lost > 0 {
             let missed = Grouped(self.missed_lost);
-            notices.say(format_args!("{missed} of those lost the kernel passed over {while_}"));
+            notices.report(format_args!("{missed} of those lost the kernel passed over {while_}"));
         }
         if maybe > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "up to {} more may be lost: so many, of all processes, the kernel passed over \
                  {while_}",
                 Grouped(maybe)
@@ -103,28 +103,28 @@ impl KernelSummary {
         }
     }
 
-    fn say_unread(&self, notices: &Notices) {
+    fn report_unread(&self, notices: &Notices) {
         let Some((all, named)) = most(&self.unread) else { return };
-        notices.say(format_args!(
+        notices.report(format_args!(
             "of {} something that a filter asks for was not in memory ({named}): where that \
              was a text, the filter let them pass; numbers were 0, and lists empty",
             Counted(all, "event"),
         ));
     }
 
-    fn say_cut(&self, notices: &Notices) {
+    fn report_cut(&self, notices: &Notices) {
         let Some((all, named)) = most(&self.cut) else { return };
         let texts = if all == 1 { "text or list" } else { "texts and lists" };
-        notices.say(format_args!(
+        notices.report(format_args!(
             "of {} {texts} of the kernel's only the first {VARIABLE_BYTES_MAX} bytes are recorded \
              ({named})",
             Grouped(all)
         ));
     }
 
-    fn say_odd(&self, notices: &Notices) {
+    fn report_unusual(&self, notices: &Notices) {
         if self.damaged > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} of the kernel's could not be read",
                 Counted(self.damaged, "sub-buffer")
             ));
@@ -133,7 +133,7 @@ impl KernelSummary {
         let kinds = [("numbers", at_most), ("numbers of 32 bits", "")];
         for (count, (kind, at_most)) in self.unknown_calls.into_iter().zip(kinds) {
             if count > 0 {
-                notices.say(format_args!(
+                notices.report(format_args!(
                     "system calls by unknown {kind} are not recorded: {at_most}{} of them",
                     Grouped(count)
                 ));
@@ -141,7 +141,7 @@ impl KernelSummary {
         }
         if self.cpus_later > 0 {
             let cpus = if self.cpus_later == 1 { "CPU" } else { "CPUs" };
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} {cpus} came while the kernel's events were recorded: what happened there is \
                  neither recorded nor counted",
                 self.cpus_later
@@ -149,7 +149,7 @@ impl KernelSummary {
         }
     }
 
-    /// As the mark of the trace has it.
+    /// Returns the counts for the mark of the trace.
     pub(crate) fn as_summary(&self) -> Summary {
         let lost_by_event = self.lost_by_event.clone();
         Summary {
@@ -165,7 +165,8 @@ impl KernelSummary {
     }
 }
 
-/// How many there are of all events, and those of which there are most by name; `None`: none.
+/// Returns the total of all events, and the name of the one with the highest count; `None` if there
+/// are none.
 fn most(of_each: &[(String, u64)]) -> Option<(u64, String)> {
     /// Most events that are named.
     const NAMED_MAX: usize = 4;
@@ -186,8 +187,8 @@ mod tests {
     #[test]
     fn what_became_of_events_is_said_in_sentences() {
         let said = |summary: &KernelSummary| {
-            let notices = Notices::kept();
-            summary.say(None, &notices);
+            let notices = Notices::in_memory();
+            summary.report(None, &notices);
             notices.lines().join("|")
         };
         let mut summary = KernelSummary { recorded: 1, missed: 1333, ..KernelSummary::default() };

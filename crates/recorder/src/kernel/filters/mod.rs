@@ -1,10 +1,10 @@
-//! Filters on the kernel's events, which the kernel asks, or the recorder where events are recorded
-//! by tracefs: which of a recording's are about them, and what is asked of each event.
+//! Filters on kernel events, evaluated by the kernel, or by the recorder with tracefs: the filters
+//! that apply to kernel events, and those of each event.
 //!
-//! All of the kernel's events are known before anything begins. So each expression is compiled for
-//! each event that it is about, and what makes no sense is said then.
+//! All kernel events are known before anything begins. So each expression is compiled for each
+//! event that it applies to, and invalid ones are reported then.
 
-mod asking;
+mod compiled_filter;
 pub(crate) mod routing;
 
 use trackway_filter::checked::CheckedObject;
@@ -26,60 +26,60 @@ use trackway_kernel::catalogue::select::Selection;
 use trackway_schema::{EventDescription, Field, Label};
 use trackway_session::{FilterSource, FilterSpec};
 
-use self::asking::Asking;
+use self::compiled_filter::CompiledFilter;
 use crate::error::RecordError;
 use crate::filters::check;
 use crate::kernel::{selection, value_names};
 use crate::notices::Notices;
 
-/// Most things that are said of filters that are taken, and most events that are named there.
+/// Most hints about accepted filters, and most events that a hint names.
 const HINTS_MAX: usize = 4;
-/// What to do about `rwbs == "WS"`.
+/// Hint for `rwbs == "WS"`.
 const LETTERS: &str = "rwbs has LTTng's flags, as a number; the kernel's letters are rwbs_text";
-/// What to do where all events are meant, and the kernel's are not.
+/// Hint for a filter on all events that is not meant for kernel events.
 const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
 
-/// What the kernel's events are asked, by what asks it.
+/// The filters on kernel events, by their evaluator.
 #[derive(Debug)]
-pub(crate) struct KernelFilters<F: Asking = Filter> {
-    /// Of each event its filters, all of which must take it; none: one of them never does.
+pub(crate) struct KernelFilters<F: CompiledFilter = Filter> {
+    /// The filters of each event, all of which must pass it; `None`: one of them never does.
     events: Vec<Option<Vec<F>>>,
-    taken: TakenFilters,
+    accepted: AcceptedFilters,
     /// For as long as filters are made that use it.
     memory: Option<F::Memory>,
 }
 
-/// The filters that were taken, and what is said of them.
+/// The filters that were accepted, with hints about them.
 #[derive(Debug, Default)]
-pub(crate) struct TakenFilters {
+pub(crate) struct AcceptedFilters {
     /// All filters, by their numbers; where events come later, for those, too.
     specs: Vec<FilterSpec>,
-    /// Those about all events that none of the kernel's has what is asked for: why.
+    /// Filters on all events whose fields no kernel event has, each with the reason.
     unmet: Vec<(FilterSpec, String)>,
     hints: Vec<String>,
-    /// Those that are asked of programs' events, too.
+    /// Filters that apply to user events, too.
     shared: Vec<FilterSpec>,
 }
 
-impl<F: Asking> Default for KernelFilters<F> {
+impl<F: CompiledFilter> Default for KernelFilters<F> {
     fn default() -> Self {
-        Self { events: Vec::new(), taken: TakenFilters::default(), memory: None }
+        Self { events: Vec::new(), accepted: AcceptedFilters::default(), memory: None }
     }
 }
 
-/// The kernel's events that filters are compiled for.
-struct World {
+/// The kernel events that filters are compiled for.
+struct EventPlans {
     names: Vec<EventName>,
     staged: Vec<EventPlan>,
     layouts: Vec<Layout>,
 }
 
-impl<F: Asking> KernelFilters<F> {
-    /// What these filters ask of these events, as they are staged.
+impl<F: CompiledFilter> KernelFilters<F> {
+    /// Compiles these filters for these events, by their plans.
     ///
     /// # Errors
     ///
-    /// The first filter that makes no sense, or that the kernel cannot ask.
+    /// The first filter that is invalid, or that the kernel cannot evaluate.
     pub(crate) fn new(
         (specs, shared): (&[FilterSpec], &[FilterSpec]),
         events: &[Event],
@@ -92,13 +92,13 @@ impl<F: Asking> KernelFilters<F> {
         }
         let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::error::unavailable)?;
         let staged = events.iter().map(staged).collect();
-        let world = World::new::<F>(staged, events.iter(), &memory);
+        let plans = EventPlans::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
-        filters.taken.specs = specs.to_vec();
-        filters.taken.shared = shared.to_vec();
+        filters.accepted.specs = specs.to_vec();
+        filters.accepted.shared = shared.to_vec();
         for (number, spec) in specs.iter().enumerate() {
             let is_own = !spec.is_for_all_events() || !shared.contains(spec);
-            let about = match about(&world.names, spec) {
+            let about = match about(&plans.names, spec) {
                 Err(_) if is_own => Vec::new(),
                 about => about?,
             };
@@ -106,71 +106,71 @@ impl<F: Asking> KernelFilters<F> {
                 if is_own && !spec.is_for_all_events() {
                     let hint =
                         format!("no kernel event that is recorded is what '{spec}' is about");
-                    filters.taken.hints.push(hint);
+                    filters.accepted.hints.push(hint);
                 }
                 continue;
             }
-            let lacking = filters.add((number, spec), (&world, 0), &about, &mut memory)?;
+            let lacking = filters.add((number, spec), (&plans, 0), &about, &mut memory)?;
             if lacking == about.len() {
-                let why = lacking_everywhere::<F>(spec, (&world, &memory), &about);
+                let why = lacking_everywhere::<F>(spec, (&plans, &memory), &about);
                 if is_own {
                     return Err(RecordError::Filter(why));
                 }
                 // Perhaps a program's has it.
-                filters.taken.unmet.push((spec.clone(), why));
+                filters.accepted.unmet.push((spec.clone(), why));
             }
         }
         filters.memory = Some(memory);
         Ok(filters)
     }
 
-    /// What the filters ask of these events, too, which are numbered from `known` on. One that
-    /// lacks what is asked for is not recorded, and that is said.
+    /// Compiles the filters for these events, too, which are numbered from `known` on. An event
+    /// that lacks a filter's fields is not recorded, with a notice.
     ///
     /// # Errors
     ///
-    /// The first filter that the kernel cannot ask.
+    /// The first filter that the kernel cannot evaluate.
     pub(crate) fn extend(
         &mut self,
         known: usize,
         events: &[&Event],
         staged: impl Fn(&Event) -> EventPlan,
     ) -> Result<(), RecordError> {
-        self.taken.hints.clear();
+        self.accepted.hints.clear();
         let Some(mut memory) = self.memory.take() else { return Ok(()) };
         let staged = events.iter().map(|event| staged(event)).collect();
-        let world = World::new::<F>(staged, events.iter().copied(), &memory);
+        let plans = EventPlans::new::<F>(staged, events.iter().copied(), &memory);
         // Such as could not be recorded are not known.
         self.events.truncate(known);
         self.events.resize_with(known + events.len(), || Some(Vec::new()));
         let mut made = Ok(());
-        for (number, spec) in self.taken.specs.clone().iter().enumerate() {
-            // What none of them is called may be what others are.
-            let about = about(&world.names, spec).unwrap_or_default();
-            let added = self.add((number, spec), (&world, known), &about, &mut memory);
+        for (number, spec) in self.accepted.specs.clone().iter().enumerate() {
+            // A name that none of them has may belong to others.
+            let about = about(&plans.names, spec).unwrap_or_default();
+            let added = self.add((number, spec), (&plans, known), &about, &mut memory);
             made = made.and(added.map(drop));
         }
         self.memory = Some(memory);
         made
     }
 
-    /// Adds a filter to the events that it is about, whose numbers are `first` and beyond. How many
-    /// lack what it asks for.
+    /// Adds a filter to the events that it applies to, whose numbers are `first` and beyond.
+    /// Returns how many lack its fields.
     fn add(
         &mut self,
         (number, spec): (usize, &FilterSpec),
-        (world, first): (&World, usize),
+        (plans, first): (&EventPlans, usize),
         about: &[usize],
         memory: &mut F::Memory,
     ) -> Result<usize, RecordError> {
         let mut lacking = Vec::new();
         let mut warnings = Vec::new();
         for &event in about {
-            let staged = &world.staged[event];
+            let staged = &plans.staged[event];
             let is_unknown = |need: &Need| {
                 need.place.root == Root::Field && F::may_be_unknown(staged, &need.place.name)
             };
-            let objects = objects_of(spec, (&world.layouts[event], &is_unknown), &mut warnings)?;
+            let objects = objects_of(spec, (&plans.layouts[event], &is_unknown), &mut warnings)?;
             let make = |object: Vec<u8>| F::make(&object, number, staged, memory);
             let made: Result<Option<Vec<F>>, FilterError> =
                 objects.map_or(Ok(None), |objects| objects.into_iter().map(make).collect());
@@ -187,38 +187,41 @@ impl<F: Asking> KernelFilters<F> {
             }
         }
         warnings.truncate(HINTS_MAX);
-        self.taken.hints.extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
+        self.accepted
+            .hints
+            .extend(warnings.into_iter().map(|warning| format!("filter:\n{warning}")));
         if !lacking.is_empty() {
-            let name = |&event: &usize| world.layouts[event].event.as_str();
+            let name = |&event: &usize| plans.layouts[event].event.as_str();
             let named: Vec<&str> = lacking.iter().take(HINTS_MAX).map(name).collect();
             let more = match lacking.len().saturating_sub(HINTS_MAX) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
             let named = named.join(", ");
-            self.taken.hints.push(format!(
+            self.accepted.hints.push(format!(
                 "not recorded, for want of what the filter '{spec}' asks for: {named}{more}"
             ));
         }
         Ok(lacking.len())
     }
 
-    /// What the event with this number is asked; `None`: it is never recorded.
+    /// Returns the filters of the event with this number; `None`: it is never recorded.
     pub(crate) fn of(&self, event: usize) -> Option<&[F]> {
         self.events.get(event).map_or(Some(&[]), Option::as_deref)
     }
 
-    /// Whether the event with this number is asked something.
+    /// Returns true if the event with this number has filters.
     pub(crate) fn has(&self, event: usize) -> bool {
         self.of(event).is_none_or(|filters| !filters.is_empty())
     }
 
-    /// The filters that were taken.
-    pub(crate) const fn taken(&self) -> &TakenFilters {
-        &self.taken
+    /// Returns the filters that were accepted.
+    pub(crate) const fn accepted(&self) -> &AcceptedFilters {
+        &self.accepted
     }
 
-    /// What the event with this number is asked, as [`Self::of`] has it, for whoever asks it.
+    /// Takes the filters of the event with this number out, in the form of [`Self::of`], for their
+    /// evaluator.
     pub(crate) fn take(&mut self, event: usize) -> Option<Vec<F>> {
         match self.events.get_mut(event) {
             Some(filters) => filters.take(),
@@ -227,34 +230,34 @@ impl<F: Asking> KernelFilters<F> {
     }
 }
 
-impl TakenFilters {
-    /// Whether a filter is about all events, and some of the kernel's have what it asks for.
+impl AcceptedFilters {
+    /// Returns true if a filter is about all events, and some kernel events have its fields.
     pub(crate) fn takes(&self, spec: &FilterSpec) -> bool {
         spec.is_for_all_events() && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
     }
 
-    /// Refuses filters that ask for what neither the kernel's events have, nor one of these.
+    /// Refuses filters on fields that neither kernel events nor these user events have.
     pub(crate) fn refuse_unmet(&self, known: &[EventDescription]) -> Result<(), RecordError> {
         let is_unmet = |(spec, _): &&(FilterSpec, String)| !check::is_met(spec, known);
         let unmet = self.unmet.iter().find(is_unmet);
         unmet.map_or(Ok(()), |(_, why)| Err(RecordError::Filter(why.clone())))
     }
 
-    /// Those that are asked of programs' events, too, as they were given.
+    /// Returns the filters that apply to user events, too, as they were given.
     pub(crate) fn shared(&self) -> &[FilterSpec] {
         &self.shared
     }
 
-    /// Says what is perhaps not meant.
-    pub(crate) fn say(&self, notices: &Notices) {
+    /// Reports probable mistakes in filters.
+    pub(crate) fn report(&self, notices: &Notices) {
         for hint in &self.hints {
-            notices.say(format_args!("{hint}"));
+            notices.report(format_args!("{hint}"));
         }
     }
 }
 
-impl World {
-    fn new<'a, F: Asking>(
+impl EventPlans {
+    fn new<'a, F: CompiledFilter>(
         staged: Vec<EventPlan>,
         events: impl Iterator<Item = &'a Event>,
         memory: &F::Memory,
@@ -264,13 +267,13 @@ impl World {
     }
 }
 
-/// Which of these events a filter is about.
+/// Returns the numbers of these events that a filter is about.
 pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
     if spec.is_for_all_events() {
         return Ok((0..names.len()).collect());
     }
     let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
-    // What is none of the kernel's may be one of programs' events.
+    // A pattern that is no kernel event's may be a user event's.
     let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
     match selection.select_from(names) {
         Ok(_) => {
@@ -292,8 +295,8 @@ pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>
     }
 }
 
-/// What filters may ask of an event: its fields, and what is known of whoever it happens in.
-fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
+/// Returns the fields and contexts of an event that filters can use.
+fn layout_of<F: CompiledFilter>(staged: &EventPlan, memory: &F::Memory) -> Layout {
     let fields = staged.description.fields.iter().zip(&staged.meanings);
     let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
         name: field.name.clone(),
@@ -301,36 +304,38 @@ fn layout_of<F: Asking>(staged: &EventPlan, memory: &F::Memory) -> Layout {
     };
     let context = |context: Context| Member {
         name: context.name.to_owned(),
-        of: match F::hidden(memory, context.name) {
+        of: match F::missing_context(memory, context.name) {
             Some((instead, _)) => Type::Other(instead),
             None => context.scalar().map_or(Type::String, Type::from),
         },
     };
     Layout {
         event: staged.description.name.clone(),
-        fields: fields.zip(F::withheld(staged)).map(field).collect(),
+        fields: fields.zip(F::unusable_fields(staged)).map(field).collect(),
         contexts: Context::filterable().map(context).collect(),
         applications: Vec::new(),
     }
 }
 
-/// Which contexts there are, if an expression names one that is not; and why not, if that is known.
-fn contexts_instead<F: Asking>(text: &str, memory: &F::Memory) -> Option<String> {
+/// Returns the available contexts, if an expression names one that is not, with the reason, if
+/// known.
+fn contexts_instead<F: CompiledFilter>(text: &str, memory: &F::Memory) -> Option<String> {
     let missing = |(token, _): (Token, Span)| {
         let Token::Context(name) = token else { return None };
         if Context::filterable().any(|context| context.name == name) {
-            return F::hidden(memory, &name).map(|(_, why)| why);
+            return F::missing_context(memory, &name).map(|(_, why)| why);
         }
         Some(None)
     };
     let why = tokens(text).ok()?.into_iter().find_map(missing)?;
     let why = why.map_or_else(String::new, |why| format!("{why}; "));
-    let there = Context::filterable().filter(|context| F::hidden(memory, context.name).is_none());
+    let there =
+        Context::filterable().filter(|context| F::missing_context(memory, context.name).is_none());
     let there: Vec<String> = there.map(|context| format!("$ctx.{}", context.name)).collect();
     Some(format!("{why}of the kernel's events there are {}", there.join(", ")))
 }
 
-/// A type with the names that its values have, as who reads the trace knows them.
+/// Returns a type with the names of its values, as traces have them.
 fn named(of: Type, meaning: &Meaning) -> Type {
     match of {
         Type::Integer(integer) if integer.labels.is_empty() => {
@@ -342,11 +347,11 @@ fn named(of: Type, meaning: &Meaning) -> Type {
     }
 }
 
-/// The objects of a filter for an event, all of which it is asked, in order; `None`: the event
-/// lacks something. What is perhaps not meant is added to the warnings.
+/// Returns the objects of a filter for an event, all of which have to pass it, in order; `None`:
+/// the event lacks something. Adds probable mistakes to the warnings.
 ///
-/// Where something may be unknown, for which the filter lets the event pass, the first object is
-/// what it asks whatever that is. (Of a filter that comes as an object nobody knows.)
+/// If a field may be unknown, for which the filter lets the event pass, the first object is the
+/// part that does not depend on it. (For a filter given as an object this cannot be determined.)
 fn objects_of(
     spec: &FilterSpec,
     (layout, is_unknown): (&Layout, &dyn Fn(&Need) -> bool),
@@ -363,8 +368,8 @@ fn objects_of(
             warnings.push(rendered);
         }
     };
-    // It may lack something, or have it as something else: the exit of a call has its texts as what
-    // may or may not be there.
+    // The event may lack a field, or have it with another type: the exit of a call has its texts as
+    // optional fields.
     let Ok(compiled) = compile(text, layout) else { return Ok(None) };
     compiled.filter.warnings.iter().for_each(warn);
     let relaxed = compiled.relaxed(text, is_unknown);
@@ -376,13 +381,13 @@ fn objects_of(
     relaxed.into_iter().chain([compiled]).map(encode).collect::<Result<_, _>>().map(Some)
 }
 
-/// That no event has what a filter asks for.
-fn lacking_everywhere<F: Asking>(
+/// Returns the message for a filter whose fields no event has.
+fn lacking_everywhere<F: CompiledFilter>(
     spec: &FilterSpec,
-    (world, memory): (&World, &F::Memory),
+    (plans, memory): (&EventPlans, &F::Memory),
     about: &[usize],
 ) -> String {
-    let layouts: Vec<Layout> = about.iter().map(|&event| world.layouts[event].clone()).collect();
+    let layouts: Vec<Layout> = about.iter().map(|&event| plans.layouts[event].clone()).collect();
     match &spec.source {
         FilterSource::Expression(text) => match check_for(text, &layouts).err() {
             Some(mut error) => {
@@ -415,8 +420,8 @@ fn lacking_everywhere<F: Asking>(
     }
 }
 
-/// Whether what is wrong with an expression is a text that it compares with `rwbs` of blocks'
-/// events: as if those were the kernel's letters.
+/// Returns true if the error in an expression is a text that it compares with `rwbs` of block
+/// events, as if those were the kernel's letters.
 fn compares_flags_with_text(error: &Error, text: &str) -> bool {
     let is_wrong = |span: Span| error.span.from <= span.from && span.to <= error.span.to;
     let is_flags = |token: &Token| matches!(token, Token::Name(name) if name == "rwbs");
@@ -429,7 +434,7 @@ fn compares_flags_with_text(error: &Error, text: &str) -> bool {
     })
 }
 
-/// Why the kernel cannot ask a filter.
+/// Returns the reason why the kernel cannot evaluate a filter.
 fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
     match (&spec.source, error) {
         (_, FilterError::Memory(error)) => crate::kernel::error::unavailable(error),
@@ -440,8 +445,8 @@ fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
     }
 }
 
-/// That an expression calculates with floating-point numbers, which the kernel does not: with the
-/// number that makes it do so.
+/// Returns the error for an expression with floating-point arithmetic, which the kernel lacks, at
+/// the number that causes it.
 fn floating(text: &str) -> Error {
     let is_float = |token: &Token| matches!(token, Token::Number(Number::Float(_)));
     let all = tokens(text).unwrap_or_default();

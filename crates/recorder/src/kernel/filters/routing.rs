@@ -9,12 +9,13 @@ use trackway_session::protocol::Refusal;
 use trackway_session::{ChannelSpec, FilterSource, FilterSpec, KernelSpec, SessionSpec};
 
 use crate::error::RecordError;
-use crate::filters::scope::is_kernels;
-use crate::filters::unmatched::{self, Stray};
+use crate::filters::scope::names_kernel_context;
+use crate::filters::unmatched::{self, UnmatchedFilter};
 use crate::kernel::filters::about;
 use crate::kernel::selection;
 
-/// Moves filters of channels whose pattern matches recorded kernel events to the kernel's filters.
+/// Moves filters of channels whose pattern matches recorded kernel events to the list of kernel
+/// filters.
 ///
 /// # Errors
 ///
@@ -38,12 +39,12 @@ pub(crate) fn route_filters(spec: &mut SessionSpec) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Returns the filters of a channel as user events are tested: one that the kernel's events share
-/// and that names a context of theirs alone is false for user events.
+/// Returns the filters of a channel for user events: a filter shared with kernel events that names
+/// a context of theirs alone is false for user events.
 pub(crate) fn user_filters(filters: &[FilterSpec], kernel: Option<&KernelSpec>) -> Vec<FilterSpec> {
     let is_shared = |filter: &FilterSpec| kernel.is_some_and(|it| it.filters.contains(filter));
     let routed = |filter: &FilterSpec| match &filter.source {
-        FilterSource::Expression(text) if is_shared(filter) && is_kernels(text) => {
+        FilterSource::Expression(text) if is_shared(filter) && names_kernel_context(text) => {
             FilterSpec::of(filter.pattern.as_deref(), "false")
         }
         _ => filter.clone(),
@@ -63,12 +64,14 @@ pub(crate) fn shared_filters(kernel: &KernelSpec, channels: &[ChannelSpec]) -> V
 /// # Errors
 ///
 /// If the kernel does not show its events.
-pub(crate) fn stray_filters(spec: &SessionSpec) -> Result<Vec<Stray>, RecordError> {
+pub(crate) fn find_unmatched_filters(
+    spec: &SessionSpec,
+) -> Result<Vec<UnmatchedFilter>, RecordError> {
     let Some(kernel) = &spec.kernel else { return Ok(Vec::new()) };
     let of_channels = spec.channels.iter().flat_map(|channel| &channel.filters);
     let of_kernel = kernel.filters.iter().filter(|_| kernel.only);
     let filters: Vec<FilterSpec> = of_channels.chain(of_kernel).cloned().collect();
-    unmatched::strays(&kernel.on, &filters)
+    unmatched::find_unmatched(&kernel.on, &filters)
 }
 
 /// Rejects filters for user events where only kernel events are recorded.
@@ -78,8 +81,8 @@ pub(crate) fn stray_filters(spec: &SessionSpec) -> Result<Vec<Stray>, RecordErro
 /// The first filter whose pattern matches no recorded kernel event, or if the kernel does not show
 /// its events.
 pub fn check_kernel_only(kernel: &KernelSpec) -> Result<(), RecordError> {
-    let strays = unmatched::strays(&kernel.on, &kernel.filters)?;
-    let Some(stray) = strays.into_iter().next() else { return Ok(()) };
+    let unmatched_filters = unmatched::find_unmatched(&kernel.on, &kernel.filters)?;
+    let Some(stray) = unmatched_filters.into_iter().next() else { return Ok(()) };
     Err(stray.into_kernel_error().unwrap_or_else(|filter: FilterSpec| {
         let why = format!("filter '{filter}' is about none of the kernel's events");
         RecordError::Refused(Refusal::new(why).with_hint("--kernel-only records no others"))

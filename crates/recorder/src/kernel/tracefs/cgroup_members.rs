@@ -1,12 +1,13 @@
-//! The threads of control groups, followed by looking at them: ftrace knows threads only.
+//! The threads of control groups, followed by periodic scans: ftrace supports threads only.
 //!
-//! What a member forks the kernel follows by itself (`event-fork`). Whoever comes from elsewhere is
-//! taken in at the next look, and whoever has gone is left out, once two looks have not found him:
-//! one that moves from group to group may be seen in none. Who was started by a member straight
-//! into another group (clone3(2) with CLONE_INTO_CGROUP), or was moved there before a look found
-//! him, is followed by the kernel and in no group's list: so every now and then its own list is
-//! asked who else is in it ([`Looking::find_strangers`]). How often that was, and how far looks
-//! were apart, is said at the end: nobody knows who has come and gone between two of them.
+//! The kernel follows children of members by itself (`event-fork`). A thread that moves into a
+//! group is added at the next scan. A thread that has left is excluded once two scans have not
+//! found it: one that moves between groups may be missing in one scan. A member may start a thread
+//! directly in another group (clone3(2) with CLONE_INTO_CGROUP), or a thread may be moved there
+//! before a scan finds it. The kernel follows such threads, which are in no list of our groups: so
+//! every few scans its own list of threads is read ([`CgroupScan::find_strangers`]). The number of
+//! moves and the longest interval between scans are reported at the end: moves within an interval
+//! are not observed.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,29 +25,29 @@ use crate::error::RecordError;
 use crate::kernel::error::io_failure;
 use crate::window::processes::read_proc;
 
-/// How often groups are looked at.
+/// Period between two scans of the groups.
 const PERIOD: Duration = Duration::from_millis(5);
-/// How many looks go by until the kernel is asked whom else it follows.
+/// Number of scans until the kernel's own list of threads is read again.
 const STRANGERS_EVERY: u32 = 4;
-/// How many times as long as a look takes the next one is waited for, at least.
+/// Least pause until the next scan, as a multiple of a scan's duration.
 const REST: u32 = 20;
 /// PF_EXITING (include/linux/sched.h).
 const EXITING: u64 = 4;
 
-/// What was seen of who came and went.
+/// Threads that were observed to enter and leave.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Moves {
-    /// How many threads have come that no member has started.
+    /// Number of threads that entered without having been started by a member.
     pub(super) came: u64,
-    /// How many have gone, and were recorded on, since the kernel cannot leave them out.
+    /// Number of threads that left and were recorded further, since the kernel cannot exclude them.
     pub(super) kept: u64,
-    /// How far two looks were apart, at most.
+    /// Longest interval between two scans.
     pub(super) apart: Duration,
-    /// Why it could not be followed who came or went, if that was so.
+    /// The reason why threads could not be followed, if that happened.
     pub(super) failed: Option<String>,
 }
 
-/// The thread that looks; it ends with this.
+/// The scanning thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Follower {
     end: Sender<()>,
@@ -54,20 +55,20 @@ pub(super) struct Follower {
     moves: Arc<Mutex<Moves>>,
 }
 
-/// What that thread has.
-struct Looking {
+/// The state of the scanning thread.
+struct CgroupScan {
     shared: Arc<Shared>,
     folders: CgroupFolders,
-    /// Who was there, and those that the latest look did not find.
+    /// Known members, and those among them that the latest scan did not find.
     known: HashSet<u32>,
     absent: HashSet<u32>,
-    /// Whether somebody was left out at some time.
+    /// True if some thread was excluded.
     has_left_out: bool,
-    /// Looks until the kernel is asked whom else it follows.
+    /// Number of scans until the kernel's own list of threads is read.
     until_asked: u32,
 }
 
-/// Finds control groups, and has nobody but their threads recorded from when recording begins.
+/// Finds control groups, and restricts the recording to their threads from its beginning.
 pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<CgroupFolders, RecordError> {
     let folders = CgroupFolders::find(paths)?;
     let refused = |error| io_failure("cannot record control groups by tracefs", error);
@@ -78,46 +79,47 @@ pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<CgroupFolders, 
 }
 
 impl Follower {
-    /// Begins to look.
+    /// Starts to scan.
     pub(super) fn start(shared: &Arc<Shared>, folders: CgroupFolders) -> Result<Self, RecordError> {
         let shared = Arc::clone(shared);
         let (known, absent) = (HashSet::new(), HashSet::new());
         let until_asked = STRANGERS_EVERY;
-        let mut looking =
-            Looking { shared, folders, known, absent, has_left_out: false, until_asked };
-        // Who came before anything is recorded has missed nothing.
-        let looked = looking.look(&mut Moves::default());
-        looked.map_err(|error| io_failure("cannot record control groups by tracefs", error))?;
+        let mut scan =
+            CgroupScan { shared, folders, known, absent, has_left_out: false, until_asked };
+        // Threads that entered before anything is recorded have missed no event.
+        let scanned = scan.scan(&mut Moves::default());
+        scanned.map_err(|error| io_failure("cannot record control groups by tracefs", error))?;
         let moves = Arc::new(Mutex::new(Moves::default()));
         let (end, ended) = mpsc::channel();
         let noted = Arc::clone(&moves);
-        let run = move || looking.run(&ended, &noted);
+        let run = move || scan.run(&ended, &noted);
         let thread = std::thread::Builder::new().name("trackway-cgroup".into()).spawn(run);
         let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
         Ok(Self { end, thread, moves })
     }
 
-    /// Ends it: what it has seen.
+    /// Ends the thread; returns its observations.
     pub(super) fn finish(self) -> Moves {
         drop(self.end);
-        // It has done what it was to do.
+        // The thread has finished its work.
         let _ = self.thread.join();
         self.moves.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Looking {
-    /// Until nobody wants it any more.
+impl CgroupScan {
+    /// Scans until the handle of the thread is dropped.
     fn run(&mut self, ended: &Receiver<()>, noted: &Mutex<Moves>) {
         let mut moves = Moves::default();
         let (mut before, mut rest) = (Instant::now(), PERIOD);
         while ended.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
             let begun = Instant::now();
-            let looked = self.look(&mut moves);
-            if let Err(error) = looked {
+            let scanned = self.scan(&mut moves);
+            if let Err(error) = scanned {
                 moves.failed = Some(IoError::text(&error));
             }
-            // Who has come since the look before may not have been recorded until this one's end.
+            // Threads that entered since the previous scan may not have been recorded until this
+            // one's end.
             let (now, took) = (Instant::now(), begun.elapsed());
             moves.apart = moves.apart.max(now - before);
             (before, rest) = (begun, PERIOD.max(took * REST));
@@ -125,13 +127,13 @@ impl Looking {
         }
     }
 
-    /// Takes in who has come, and leaves out who has gone.
-    fn look(&mut self, moves: &mut Moves) -> io::Result<()> {
+    /// Adds threads that entered, and excludes those that left.
+    fn scan(&mut self, moves: &mut Moves) -> io::Result<()> {
         let (threads, read) = self.folders.threads();
         read?;
         let now: HashSet<u32> = threads.into_iter().collect();
         let new: Vec<u32> = now.difference(&self.known).copied().collect();
-        // Whoever cannot be taken in keeps nobody from being left out.
+        // A thread that cannot be added must not prevent exclusions.
         let taken = if new.is_empty() { Ok(()) } else { self.take_in(&new, &now, moves) };
         let missing: HashSet<u32> = self.known.difference(&now).copied().collect();
         let (twice, once): (Vec<u32>, Vec<u32>) =
@@ -150,9 +152,9 @@ impl Looking {
         taken.and_then(|()| self.find_strangers())
     }
 
-    /// Finds those, every now and then, whom the kernel follows since a member has started them,
-    /// and who are in no group of ours. They are taken for some that a look has found before: so
-    /// they are left out once two more have not, as one may have been started since this one.
+    /// Finds, every few scans, threads that the kernel follows since a member has started them, and
+    /// that are in none of our groups. They count as found by an earlier scan: so they are excluded
+    /// once two more scans have not found them, as one may have been started since this one.
     fn find_strangers(&mut self) -> io::Result<()> {
         self.until_asked = self.until_asked.saturating_sub(1);
         if self.until_asked > 0 {
@@ -167,8 +169,8 @@ impl Looking {
         Ok(())
     }
 
-    /// Takes in those of the new ones that the kernel does not follow by itself, and those that it
-    /// leaves out, since they, or who started them, were elsewhere.
+    /// Adds those of the new threads that the kernel does not follow by itself, and those that it
+    /// excludes because they, or the threads that started them, were elsewhere.
     fn take_in(&self, new: &[u32], now: &HashSet<u32>, moves: &mut Moves) -> io::Result<()> {
         let instance = &self.shared.instance;
         let followed: HashSet<u32> = instance.added_threads()?.into_iter().collect();
@@ -190,14 +192,14 @@ impl Looking {
     }
 }
 
-/// Whether there is such a thread that is not about to end: those that are, are in no group's list,
-/// and are to be recorded to their last switch.
+/// Returns true if there is such a thread that is not about to end. An ending thread is in no
+/// group's list, and is to be recorded to its last switch.
 fn is_at_work(tid: u32) -> bool {
     let stat = read_proc(&format!("/proc/{tid}/stat")).unwrap_or_default();
     flags_of(&stat).is_some_and(|flags| flags & EXITING == 0)
 }
 
-/// The field `flags` of /proc/PID/stat: the seventh behind the name.
+/// Returns the field `flags` of /proc/PID/stat: the seventh after the name.
 fn flags_of(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()
 }

@@ -7,39 +7,39 @@ use trackway_kernel::tracefs::convert::Converter;
 use trackway_kernel::tracefs::instance::BufferStats;
 use trackway_sys::clock::monotonic_ns;
 
-use super::packets::{Held, Output};
+use super::packets::{HeldPackets, Output};
 use super::{Counts, Shared};
-use crate::kernel::drain_thread::{Drains, Ended};
+use crate::kernel::drain_thread::{DrainSource, Ended};
 use crate::recording::changes;
 use crate::trace::layout::Trace;
-use crate::trace::progress_file::Live;
+use crate::trace::progress_file::ProgressFile;
 
-/// How much later than its time a record may get into the kernel's buffer.
+/// Longest delay until a record is in the kernel's buffer, in ns.
 const LATE_NS_MAX: u64 = 5_000_000;
 
 /// The thread's.
 #[derive(Debug)]
-pub(super) struct Drainer {
+pub(super) struct TracefsDrain {
     pub(super) shared: Arc<Shared>,
     pub(super) output: Output,
-    /// What was lost when it was cleared last, for each of the instance's CPUs.
+    /// Losses at the latest clear, for each of the instance's CPUs.
     forgotten: Vec<BufferStats>,
     /// Room for a page.
     page: Vec<u8>,
-    /// While somebody follows.
-    live: Option<Live>,
+    /// Present while a reader follows.
+    live: Option<ProgressFile>,
 }
 
-/// What a flight recorder has of a CPU at some moment.
+/// A flight recorder's contents of a CPU at some moment.
 #[derive(Debug)]
-pub(super) struct SeenCpu {
-    pub(super) held: Held,
+pub(super) struct CpuContents {
+    pub(super) held: HeldPackets,
     pub(super) stats: BufferStats,
 }
 
-impl Drains for Drainer {
+impl DrainSource for TracefsDrain {
     fn regular_turn(&mut self) -> io::Result<()> {
-        // What a flight recorder has is left to the kernel.
+        // A flight recorder's contents stay in the kernel's buffers.
         if self.shared.overwrite {
             return Ok(());
         }
@@ -69,16 +69,16 @@ impl Drains for Drainer {
         closed
     }
 
-    fn give_largest_up(&mut self) -> bool {
-        self.output.give_largest_up()
+    fn drop_largest_packet(&mut self) -> bool {
+        self.output.drop_largest_packet()
     }
 
-    fn live(&mut self) -> (&Trace, &mut Option<Live>) {
+    fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>) {
         (&self.output.trace, &mut self.live)
     }
 }
 
-impl Drainer {
+impl TracefsDrain {
     pub(super) fn new(shared: Arc<Shared>, output: Output) -> Self {
         let cpus = shared.instance.cpus().len();
         Self {
@@ -90,9 +90,9 @@ impl Drainer {
         }
     }
 
-    /// Moves what there is to the trace: up to which time that is all.
+    /// Moves buffered events to the trace; returns the time up to which they are complete.
     fn turn(&mut self, is_last: bool) -> io::Result<u64> {
-        // What could not be written comes before what is read now.
+        // Packets that could not be written come before new ones.
         (0..self.output.streams.len()).try_for_each(|place| self.output.packet(place))?;
         let mut until_ts = monotonic_ns().saturating_sub(LATE_NS_MAX);
         for place in 0..self.output.streams.len() {
@@ -100,24 +100,24 @@ impl Drainer {
                 until_ts = until_ts.min(self.output.last_ts(place));
             }
         }
-        self.output.settle(if is_last { u64::MAX } else { until_ts })?;
+        self.output.process_until(if is_last { u64::MAX } else { until_ts })?;
         self.output.has_all_until(until_ts);
         for place in 0..self.output.streams.len() {
-            self.look(place);
+            self.refresh_stats(place);
             self.output.packet(place)?;
         }
         Ok(until_ts)
     }
 
-    /// Has records from now on asked what this asks of them.
-    pub(super) fn ask_anew(&mut self, converter: Arc<Converter>) {
-        // As few as can be are left that are asked what was asked before: also of a flight
-        // recorder's. What cannot be written now is tried again.
+    /// Replaces the filters for records from now on.
+    pub(super) fn replace_filters(&mut self, converter: Arc<Converter>) {
+        // Leaves as few records as possible to the former filters, also in a flight recorder.
+        // Failed writes are retried.
         let _ = self.turn(false);
-        self.output.ask_anew(converter);
+        self.output.replace_filters(converter);
     }
 
-    /// Reads what a CPU has, and whether that was all.
+    /// Reads a CPU's buffer; returns true if it is empty.
     fn read(&mut self, place: usize) -> io::Result<bool> {
         let Self { shared, output, page, .. } = self;
         let Some(cpu) = shared.instance.cpus().get(place) else { return Ok(true) };
@@ -132,8 +132,8 @@ impl Drainer {
         Ok(false)
     }
 
-    /// Asks the kernel what was lost on a CPU.
-    fn look(&mut self, place: usize) {
+    /// Reads a CPU's losses from the kernel.
+    fn refresh_stats(&mut self, place: usize) {
         let Some(cpu) = self.shared.instance.cpus().get(place) else { return };
         if let Ok(stats) = cpu.stats() {
             self.output.streams[place].stats = stats.since(&self.forgotten[place]);
@@ -146,74 +146,74 @@ impl Drainer {
         (0..self.output.streams.len()).try_for_each(|place| self.output.close(place))
     }
 
-    /// What a flight recorder has now.
-    pub(super) fn look_beside(&mut self) -> io::Result<Vec<SeenCpu>> {
-        let (seen, read) = self.take_over();
-        read.map(|()| seen)
+    /// Returns the contents of a flight recorder.
+    pub(super) fn begin_snapshot(&mut self) -> io::Result<Vec<CpuContents>> {
+        let (contents, read) = self.take_over();
+        read.map(|()| contents)
     }
 
-    /// Takes what the kernel has of a flight recorder: all that is held then, and whether that is
-    /// all there was.
-    fn take_over(&mut self) -> (Vec<SeenCpu>, io::Result<()>) {
+    /// Reads the kernel's contents of a flight recorder. Returns all packets that are held, and
+    /// whether the buffers were read completely.
+    fn take_over(&mut self) -> (Vec<CpuContents>, io::Result<()>) {
         let places = 0..self.output.streams.len();
-        // What was overwritten was so before what is read.
-        places.clone().for_each(|place| self.look(place));
+        // Events were overwritten before those that are read.
+        places.clone().for_each(|place| self.refresh_stats(place));
         let read = self.turn(true).map(drop);
         if read.is_err() {
-            // What was read until then is held, too.
-            let _ = self.output.settle(u64::MAX);
+            // Records that were read until then are held, too.
+            let _ = self.output.process_until(u64::MAX);
             places.clone().for_each(|place| drop(self.output.packet(place)));
         }
-        let seen = |place| SeenCpu {
-            held: self.output.held(place).clone(),
+        let contents = |place| CpuContents {
+            held: self.output.held_packets(place).clone(),
             stats: self.output.streams[place].stats,
         };
-        (places.map(seen).collect(), read)
+        (places.map(contents).collect(), read)
     }
 
-    /// Ends it: what is left is written, of a flight recorder if it is to be, and what cannot be is
-    /// told to be lost. Nothing was recorded after `end_ts`.
+    /// Ends the recording: writes the rest, including a flight recorder's if it is to be kept, and
+    /// counts events that cannot be written as lost. Nothing was recorded after `end_ts`.
     pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<Counts> {
         self.live = None;
         let places = 0..self.output.streams.len();
         let written = match self.shared.overwrite {
             true if !keeps_flight_recorder => {
-                places.for_each(|place| self.look(place));
+                places.for_each(|place| self.refresh_stats(place));
                 return Ended { counts: Counts::of(&self.output), written: Ok(()), closed: Ok(()) };
             }
-            // What is held is written, or counted as lost, whether or not there is more.
+            // Held packets are written, or counted as lost, in any case.
             true => {
-                let (seen, read) = self.take_over();
-                read.and(write_seen(&mut self.output, &seen, 0))
+                let (contents, read) = self.take_over();
+                read.and(write_contents(&mut self.output, &contents, 0))
             }
             false => self.write_all(),
         };
         let mut closed = Ok(());
         if written.is_err() {
             for place in places {
-                self.look(place);
-                self.output.lose_the_rest(place);
+                self.refresh_stats(place);
+                self.output.count_unwritten_as_lost(place);
             }
-            // Where there is no room for a packet there may be some for empty ones.
+            // A disk without space for a packet may have some for empty ones.
             closed = self.close_at_end();
         }
-        // Of what little room is left on a full disk, the mark of the trace needs some.
+        // The mark of the trace needs some of the little space on a full disk.
         if written.is_ok() && closed.is_ok() {
             self.output.extend_streams(end_ts);
         }
         Ended { counts: Counts::of(&self.output), written, closed }
     }
 
-    /// Numbers so far; what cannot be written now is no reason to say nothing.
+    /// Returns the numbers so far, even if writing fails now.
     pub(super) fn counts(&mut self) -> Counts {
         if !self.shared.overwrite {
             let _ = self.turn(false);
         }
-        (0..self.output.streams.len()).for_each(|place| self.look(place));
+        (0..self.output.streams.len()).for_each(|place| self.refresh_stats(place));
         let mut counts = Counts::of(&self.output);
         if self.shared.overwrite {
             let places = 0..self.output.streams.len();
-            let held = places.map(|place| self.output.held(place));
+            let held = places.map(|place| self.output.held_packets(place));
             counts.memory_bytes = held.clone().map(|held| held.bytes).sum();
             let left = self.output.streams.iter().map(|stream| stream.stats.entries);
             let all = held.map(|held| held.events).chain(left);
@@ -223,11 +223,15 @@ impl Drainer {
     }
 }
 
-/// Writes what a flight recorder has, since then, to a trace. What one stream finds no room for
-/// another one may.
-pub(super) fn write_seen(output: &mut Output, seen: &[SeenCpu], since_ts: u64) -> io::Result<()> {
+/// Writes a flight recorder's contents, from that time on, to a trace. One stream may find no space
+/// where another one does.
+pub(super) fn write_contents(
+    output: &mut Output,
+    contents: &[CpuContents],
+    since_ts: u64,
+) -> io::Result<()> {
     let mut written = Ok(());
-    for (place, cpu) in seen.iter().enumerate() {
+    for (place, cpu) in contents.iter().enumerate() {
         output.streams[place].stats = cpu.stats;
         let of_cpu = output.write_held(place, &cpu.held, since_ts);
         written = written.and(of_cpu).and(output.close(place));

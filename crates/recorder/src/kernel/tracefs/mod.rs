@@ -1,9 +1,9 @@
-//! The kernel's events by tracefs, where BPF is not to be had, into the same folder `kernel` with
-//! the same streams: docs/design/0012-kernel-tracefs.md.
+//! Kernel events by tracefs, on machines without BPF, in the same folder `kernel` with the same
+//! streams: docs/design/0012-kernel-tracefs.md.
 //!
 //! A thread reads the pages of an instance of ours ([`trackway_kernel::tracefs`]), makes packets of
-//! them, and counts what the kernel says it lost ([`drain`], [`packets`]). As by BPF, what needs
-//! root is done in [`ByTracefs::prepare`]: later the open files do.
+//! them, and counts the losses that the kernel reports ([`drain`], [`packets`]). As with BPF, work
+//! that needs root is done in [`PreparedTracefs::prepare`]: later the open files suffice.
 
 mod cgroup_members;
 mod drain;
@@ -28,58 +28,59 @@ use trackway_session::{ByteCount, KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
 use self::cgroup_members::Follower;
-use self::drain::{Drainer, SeenCpu};
+use self::drain::{CpuContents, TracefsDrain};
 use self::packets::Output;
 use self::summary::Counts;
 pub(crate) use self::summary::Summary;
-use crate::command::launch::Entrance;
+use crate::command::launch::PreExecHook;
 use crate::common::numbers::Grouped;
 use crate::error::RecordError;
 use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
 use crate::kernel::error::{failed, io_failure};
-use crate::kernel::filters::{KernelFilters, TakenFilters};
+use crate::kernel::filters::{AcceptedFilters, KernelFilters};
 use crate::kernel::request::KernelRequest;
 use crate::kernel::{bpf, clock_check, omitted_fields, processes, selection, value_names};
 use crate::notices::Notices;
-use crate::trace::completion::{self, By};
-use crate::trace::folder::Place;
+use crate::trace::completion::{self, CompletedBy};
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{self, Trace};
 use crate::trace::metadata;
 
 /// Smallest buffer of a CPU: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
-/// Most bytes of all buffers, unless others are asked for.
+/// Most bytes of all buffers, unless specified otherwise.
 const BUFFERS_BYTES: u64 = 256 << 20;
 
-/// The kernel's events, ready to be recorded.
+/// Kernel events, ready to be recorded.
 #[derive(Debug)]
-pub(crate) struct ByTracefs {
+pub(crate) struct PreparedTracefs {
     shared: Arc<Shared>,
     converter: Converter,
     filters: KernelFilters<Filter>,
-    events: Vec<Known>,
+    events: Vec<SelectedEvent>,
     /// Control groups whose threads are recorded.
     folders: Option<CgroupFolders>,
 }
 
 /// An event that was selected, by number in the order in which they were.
 #[derive(Debug)]
-struct Known {
+struct SelectedEvent {
     name: EventName,
     /// Its number in the trace, if its records can be turned.
     number: Option<u16>,
-    /// Whether it is recorded where it is on: it has what filters ask for, and tracefs has it.
+    /// True if it is recorded while it is on: it has the fields that filters use, and tracefs
+    /// provides it.
     can_be: bool,
     is_on: bool,
 }
 
-/// What the recorder and its thread have of it.
+/// State that the recorder and its thread share.
 #[derive(Debug)]
 struct Shared {
     instance: Instance,
     cpu_bytes: u64,
     overwrite: bool,
-    /// Of a command alone, which says itself when it begins.
+    /// True if only a command is recorded, whose process starts the recording itself.
     is_of_command: bool,
     /// Nothing is recorded until it is started.
     is_stopped: bool,
@@ -87,13 +88,13 @@ struct Shared {
 
 /// Buffers that a thread drains.
 #[derive(Debug)]
-pub(crate) struct Draining {
+pub(crate) struct TracefsRecording {
     shared: Arc<Shared>,
     converter: Arc<Converter>,
     filters: KernelFilters<Filter>,
-    events: Vec<Known>,
-    thread: DrainThread<Drainer>,
-    /// What follows who is in control groups, if that says whose events are recorded.
+    events: Vec<SelectedEvent>,
+    thread: DrainThread<TracefsDrain>,
+    /// The follower of control groups, if they select the recorded threads.
     follower: Option<Follower>,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
@@ -101,26 +102,27 @@ pub(crate) struct Draining {
     is_stopped: bool,
     /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
     stopped_ts: u64,
-    /// Whether something was asked of events that is not asked any more.
+    /// True if former filters applied to the events.
     was_filtered: bool,
-    /// Whether what is in a flight recorder goes into the trace at the end.
+    /// True if the contents of a flight recorder go into the trace at the end.
     keeps_flight_recorder: bool,
 }
 
-/// What a flight recorder has at some moment, to be written by [`Draining::write_snapshot`].
+/// A flight recorder's contents at some moment, to be written by
+/// [`TracefsRecording::write_snapshot`].
 #[derive(Debug)]
-pub(crate) struct Seen {
-    cpus: Vec<SeenCpu>,
+pub(crate) struct TracefsContents {
+    cpus: Vec<CpuContents>,
     since_ts: u64,
 }
 
-/// What records are to say besides their fields.
+/// Returns the contexts of records.
 ///
 /// # Errors
 ///
-/// If records of tracefs do not say it.
+/// If records of tracefs lack one.
 fn contexts(request: &KernelRequest<'_>, instance: &Instance) -> Result<Vec<Context>, RecordError> {
-    // Packets say the CPU.
+    // Packets have the CPU.
     let is_there = |context: &Context| *context != Context::Cpu && instance.common.has(*context);
     let mut contexts = vec![Context::Tid];
     for wanted in request.contexts()? {
@@ -163,7 +165,7 @@ impl From<InstanceError> for RecordError {
     }
 }
 
-impl ByTracefs {
+impl PreparedTracefs {
     /// Makes the buffers and enables the events; nothing is recorded yet.
     pub(crate) fn prepare(request: &KernelRequest<'_>) -> Result<Self, RecordError> {
         let KernelRequest { spec, shared_filters, .. } = *request;
@@ -188,12 +190,12 @@ impl ByTracefs {
         let instance =
             Instance::new(&InstanceOptions { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
         let contexts = contexts(request, &instance)?;
-        // One that lacks what it is asked for is not recorded.
+        // An event that lacks a filter's fields is not recorded.
         let (common, payload_max) = (instance.common, bpf::PAYLOAD_BYTES_MAX);
         let mut converter = Converter::with_filters(iter::empty(), common, payload_max, contexts);
         let asked = events.iter().enumerate();
         let asked = asked.map(|(at, event)| add(&mut converter, event, filters.take(at)));
-        let mut events: Vec<Known> = asked.collect();
+        let mut events: Vec<SelectedEvent> = asked.collect();
         for known in events.iter_mut().filter(|known| known.can_be) {
             instance.set_event_enabled(&known.name, true)?;
             known.is_on = true;
@@ -211,17 +213,17 @@ impl ByTracefs {
         Ok(Self { shared, converter, filters, events, folders })
     }
 
-    /// What its events are asked.
-    pub(crate) const fn filters(&self) -> &TakenFilters {
-        self.filters.taken()
+    /// Returns the filters on its events.
+    pub(crate) const fn filters(&self) -> &AcceptedFilters {
+        self.filters.accepted()
     }
 
-    /// Bytes of a CPU's buffer.
+    /// Returns the bytes of a CPU's buffer.
     pub(crate) fn cpu_bytes(&self) -> u64 {
         self.shared.cpu_bytes
     }
 
-    /// Which sizes there can be.
+    /// Returns the sizes that are possible, as text.
     pub(crate) fn sizes() -> String {
         format!(
             "{} or more; and no more than {} for all CPUs together, if none is asked for",
@@ -230,20 +232,20 @@ impl ByTracefs {
         )
     }
 
-    /// Says what of the events will not be in the trace.
-    pub(crate) fn say_what_is_missing(&self, notices: &Notices) {
-        say_what_is_missing(&self.converter.missing_events, &self.converter.empty_fields, notices);
-        omitted_fields::say(names(&self.converter.omitted_fields), notices);
+    /// Reports the events and fields that will be missing in the trace.
+    pub(crate) fn report_missing_data(&self, notices: &Notices) {
+        report_missing_data(&self.converter.missing_events, &self.converter.empty_fields, notices);
+        omitted_fields::report(names(&self.converter.omitted_fields), notices);
     }
 
-    /// Writes what is recorded to the trace at `root`, on the clock whose offset from the time of
-    /// day is this, in such files.
+    /// Starts writing recorded events to the trace at `root`, on the clock with this offset from
+    /// the time of day, in files of these sizes.
     pub(crate) fn begin(
         self,
-        root: &Place,
+        root: &TraceFolder,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
-    ) -> Result<Draining, RecordError> {
+    ) -> Result<TracefsRecording, RecordError> {
         let Self { shared, converter, filters, events, folders } = self;
         let uuid = crate::random::random_uuid()?;
         let trace = make_trace(&converter, root, uuid, realtime_offset_ns)?;
@@ -251,14 +253,14 @@ impl ByTracefs {
         let cpus = shared.instance.cpus().iter().map(|cpu| cpu.number);
         let of = (begin_ts, shared.overwrite.then_some(shared.cpu_bytes));
         let output = Output::new(trace, Arc::clone(&converter), of, tracefiles, cpus);
-        let thread = DrainThread::start(Drainer::new(Arc::clone(&shared), output))?;
+        let thread = DrainThread::start(TracefsDrain::new(Arc::clone(&shared), output))?;
         let is_stopped = shared.is_stopped;
         let follower = folders.map(|folders| Follower::start(&shared, folders)).transpose()?;
         if !shared.is_of_command && !is_stopped {
             let error = |error| io_failure("cannot record kernel events", error);
             shared.instance.set_recording(true).map_err(error)?;
         }
-        Ok(Draining {
+        Ok(TracefsRecording {
             shared,
             converter,
             filters,
@@ -276,26 +278,31 @@ impl ByTracefs {
     }
 }
 
-/// Adds an event with what is asked of it; `None`: it lacks that, and is not recorded.
-fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> Known {
+/// Adds an event with its filters; `None`: it lacks their fields, and is not recorded.
+fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> SelectedEvent {
     let number = filters.and_then(|filters| converter.add(event, filters));
-    Known { name: selection::name_of(event), number, can_be: number.is_some(), is_on: false }
+    SelectedEvent {
+        name: selection::name_of(event),
+        number,
+        can_be: number.is_some(),
+        is_on: false,
+    }
 }
 
-/// Says which events tracefs does not have, and which fields of others are empty.
-fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices: &Notices) {
+/// Reports events that tracefs does not have, and fields of others that are empty.
+fn report_missing_data(left_out: &[String], empty: &[(String, String)], notices: &Notices) {
     if let [first, ..] = left_out {
         let count = Grouped(left_out.len() as u64);
-        notices.say(format_args!(
+        notices.report(format_args!(
             "tracefs does not have {count} of the kernel's events, such as {first}"
         ));
     }
     match empty {
         [] => {}
-        [(event, field)] => notices.say(format_args!(
+        [(event, field)] => notices.report(format_args!(
             "tracefs does not give all that is known by BPF: {field} of {event} is empty"
         )),
-        [(event, field), ..] => notices.say(format_args!(
+        [(event, field), ..] => notices.report(format_args!(
             "tracefs does not give all that is known by BPF: {} fields are empty, such as \
              {field} of {event}",
             Grouped(empty.len() as u64)
@@ -303,7 +310,7 @@ fn say_what_is_missing(left_out: &[String], empty: &[(String, String)], notices:
     }
 }
 
-/// Has these processes recorded, all of their threads: what those start is, too.
+/// Adds all threads of these processes to the recording; their children are recorded, too.
 fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
     for &pid in pids {
         let (mut taken, mut known) = (Ok(()), HashSet::new());
@@ -322,7 +329,7 @@ fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
 /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
 fn make_trace(
     converter: &Converter,
-    root: &Place,
+    root: &TraceFolder,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
 ) -> Result<Trace, RecordError> {
@@ -338,7 +345,7 @@ fn make_trace(
     Ok(trace)
 }
 
-/// What the trace says of itself in its `env`: which fields are empty whatever the program said.
+/// Returns remarks for the trace's `env`: the fields that are always empty.
 fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
     let mut remarks = vec![("trackway_kernel_via", "tracefs".to_owned())];
     remarks.extend(remarks_of_fields(converter));
@@ -357,16 +364,17 @@ fn names(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     fields.iter().map(|(event, field)| (&**event, &**field))
 }
 
-impl Draining {
-    /// What the command's process does before it runs the command: from there on it is recorded.
-    pub(crate) fn entrance(&self) -> Option<Entrance> {
+impl TracefsRecording {
+    /// Returns the function that the command's process calls before exec, from where on it is
+    /// recorded.
+    pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         let shared = Arc::clone(&self.shared);
         shared
             .is_of_command
-            .then(|| Box::new(move || shared.instance.add_current_and_start()) as Entrance)
+            .then(|| Box::new(move || shared.instance.add_current_and_start()) as PreExecHook)
     }
 
-    /// Records again.
+    /// Starts recording again.
     pub(crate) fn start(&mut self) -> Result<(), RecordError> {
         let started = self.shared.instance.set_recording(true);
         started.map_err(|error| io_failure("cannot record kernel events again", error))?;
@@ -374,7 +382,7 @@ impl Draining {
         Ok(())
     }
 
-    /// Records nothing any more.
+    /// Stops recording.
     pub(crate) fn stop(&mut self) -> Result<(), RecordError> {
         if self.is_stopped {
             return Ok(());
@@ -387,16 +395,16 @@ impl Draining {
         Ok(())
     }
 
-    /// The same; and what was recorded is in the trace then, but for a flight recorder's.
+    /// Stops, and writes recorded events to the trace, except a flight recorder's.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         self.stop()?;
         if self.shared.overwrite {
             return Ok(());
         }
-        self.thread.ask(Drainer::write_all)?.map_err(unwritten)
+        self.thread.run(TracefsDrain::write_all)?.map_err(unwritten)
     }
 
-    /// Forgets what was recorded and lost; it is stopped while that is done.
+    /// Discards recorded events and counts of losses, stopped in between.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop()?;
@@ -405,19 +413,19 @@ impl Draining {
         cleared.and(started)
     }
 
-    /// Writes events at once, because somebody follows, or not any more.
+    /// Writes events at once while a reader follows, or not any more.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         self.thread.set_followed(is_followed);
     }
 
-    /// Says what happened since it was looked at last.
-    pub(crate) fn say_news(&self, notices: &Notices) {
-        self.thread.say_news(notices);
+    /// Reports changes since the previous call.
+    pub(crate) fn report_changes(&self, notices: &Notices) {
+        self.thread.report_changes(notices);
     }
 
-    /// How it goes; nothing if nobody can say.
+    /// Returns the status; `None` if it cannot be determined.
     pub(crate) fn status(&self, spec: KernelSpec) -> Option<KernelStatus> {
-        let counts = self.thread.ask(Drainer::counts).ok()?;
+        let counts = self.thread.run(TracefsDrain::counts).ok()?;
         Some(KernelStatus {
             spec,
             events: self.events.iter().filter(|known| known.is_on).count(),
@@ -431,33 +439,36 @@ impl Draining {
         })
     }
 
-    /// Bytes of memory of its buffers.
+    /// Returns the bytes of memory of its buffers.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.shared.cpu_bytes.saturating_mul(crate::window::cpus::online().len() as u64)
     }
 
-    /// Leaves what is in a flight recorder out of the trace: snapshots have it.
+    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         self.keeps_flight_recorder = false;
     }
 
-    /// What a flight recorder has now; none if it is no such.
-    pub(crate) fn look_beside(&self, last_ns: Option<u64>) -> Result<Option<Seen>, RecordError> {
+    /// Returns the contents of a flight recorder; `None` if this is none.
+    pub(crate) fn begin_snapshot(
+        &self,
+        last_ns: Option<u64>,
+    ) -> Result<Option<TracefsContents>, RecordError> {
         if !self.shared.overwrite {
             return Ok(None);
         }
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let cpus = self.thread.ask(Drainer::look_beside)?;
+        let cpus = self.thread.run(TracefsDrain::begin_snapshot)?;
         let cpus = cpus.map_err(|error| io_failure("cannot read kernel events", error))?;
-        Ok(Some(Seen { cpus, since_ts }))
+        Ok(Some(TracefsContents { cpus, since_ts }))
     }
 
-    /// Writes what [`Self::look_beside`] saw to the trace in `folder`: how many events and bytes
-    /// that is.
+    /// Writes the contents from [`Self::begin_snapshot`] to the trace in `folder`. Returns the
+    /// number of events and bytes.
     pub(crate) fn write_snapshot(
         &self,
-        seen: &Seen,
-        folder: &Place,
+        contents: &TracefsContents,
+        folder: &TraceFolder,
     ) -> Result<(u64, u64), RecordError> {
         let trace = make_trace(&self.converter, folder, self.uuid, self.realtime_offset_ns)?;
         let fail = || RecordError::io("write", folder.path().join(layout::KERNEL));
@@ -465,14 +476,14 @@ impl Draining {
         let cpus = self.shared.instance.cpus().iter().map(|cpu| cpu.number);
         let (converter, bounds) = (Arc::clone(&self.converter), Tracefiles::default());
         let mut output = Output::new(trace, converter, of, bounds, cpus);
-        drain::write_seen(&mut output, &seen.cpus, seen.since_ts).map_err(fail())?;
+        drain::write_contents(&mut output, &contents.cpus, contents.since_ts).map_err(fail())?;
         let counts = Counts::of(&output);
         let facts = output.trace.facts().map_err(fail())?;
-        completion::mark(&facts, By::Record(&counts.as_summary())).map_err(fail())?;
+        completion::mark(&facts, CompletedBy::Record(&counts.as_summary())).map_err(fail())?;
         Ok((counts.recorded, counts.bytes))
     }
 
-    /// Ends it, and writes what is left. The instance is gone then.
+    /// Ends the recording, and writes the rest. The instance is removed then.
     pub(crate) fn finish(mut self) -> Summary {
         let stopped = self.stop().map_err(|error| error.to_string());
         let moves = self.follower.take().map(Follower::finish);
@@ -492,9 +503,9 @@ impl Draining {
     }
 }
 
-/// Says what is missing since control groups were looked at now and then.
+/// Reports what may be missing because control groups were scanned only periodically.
 impl Shared {
-    /// More pages than a CPU's buffer has.
+    /// Returns a number larger than that of the pages of a CPU's buffer.
     const fn pages_max(&self, page_bytes: usize) -> u64 {
         2 + 2 * self.cpu_bytes / if page_bytes == 0 { 1 } else { page_bytes as u64 }
     }

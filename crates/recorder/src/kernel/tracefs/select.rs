@@ -1,5 +1,4 @@
-//! Events of the kernel switched on and off, and asked something else, while others are recorded by
-//! tracefs.
+//! Kernel events switched on and off, and filtered anew, while others are recorded by tracefs.
 //!
 //! An event keeps its number in the trace, however often it is switched: off is only that the
 //! kernel writes no more of it. Records that it wrote before are turned all the same.
@@ -13,8 +12,8 @@ use trackway_kernel::tracefs::convert::{Converter, plan_event};
 use trackway_kernel::tracefs::filter::Filter;
 use trackway_session::FilterSpec;
 
-use super::drain::Drainer;
-use super::{Draining, add, names, remarks_of_fields, say_what_is_missing};
+use super::drain::TracefsDrain;
+use super::{TracefsRecording, add, names, remarks_of_fields, report_missing_data};
 use crate::error::RecordError;
 use crate::kernel::drain_thread::unwritten;
 use crate::kernel::error::failed;
@@ -22,24 +21,24 @@ use crate::kernel::filters::KernelFilters;
 use crate::kernel::{bpf, omitted_fields, selection, value_names};
 use crate::notices::Notices;
 
-/// What all events that are known, and new ones, are to be asked.
-struct Asked {
+/// Filters for all known events and for new ones.
+struct EventFilters {
     filters: KernelFilters<Filter>,
-    /// By their numbers in [`Draining::events`], and beyond.
+    /// By their numbers in [`TracefsRecording::events`], and beyond.
     events: Vec<Event>,
 }
 
-/// What was asked, to be asked again.
-struct Before {
+/// The former filters, to be restored.
+struct FormerFilters {
     filters: KernelFilters<Filter>,
     converter: Arc<Converter>,
     can_be: Vec<bool>,
 }
 
-impl Draining {
-    /// Records the events that these patterns select, and no others: how many are new, and how many
-    /// have gone. With `filters`, those are asked of what happens from now on, and no others. If
-    /// that cannot be, nothing has changed. `meanwhile` is called every now and then.
+impl TracefsRecording {
+    /// Records the events that these patterns select, and no others. Returns the number of added
+    /// and of removed events. With `filters`, those alone apply from now on. On failure nothing has
+    /// changed. `meanwhile` is called every now and then.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -54,26 +53,28 @@ impl Draining {
             self.events.iter().any(|known| known.name == name)
         };
         let new: Vec<&Event> = events.iter().filter(|event| !is_known(event)).collect();
-        let asked = filters.map(|filters| self.asked(filters, &new, &catalogue)).transpose()?;
+        let event_filters =
+            filters.map(|filters| self.compile_filters(filters, &new, &catalogue)).transpose()?;
         if !new.is_empty() {
             self.know(&new, notices)?;
         }
         let mut before = None;
-        if let Some(asked) = asked {
-            self.know_unasked(&asked.events, notices)?;
-            before = Some(self.ask_anew(asked)?);
+        if let Some(event_filters) = event_filters {
+            self.know_unasked(&event_filters.events, notices)?;
+            before = Some(self.replace_filters(event_filters)?);
         }
         if filters.is_some() || !new.is_empty() {
-            self.filters.taken().say(notices);
+            self.filters.accepted().report(notices);
         }
         let switched = self.switch_to(&events, meanwhile);
         if let (Err(_), Some(before)) = (&switched, before) {
-            self.ask_as_before(before);
+            self.restore_filters(before);
         }
         switched
     }
 
-    /// Has the kernel write these events, and no others: how many are new, and how many have gone.
+    /// Enables these events in the kernel, and no others. Returns the number of added and of
+    /// removed events.
     fn switch_to(
         &mut self,
         events: &[Event],
@@ -104,13 +105,13 @@ impl Draining {
         Ok((more, fewer))
     }
 
-    /// What these filters ask of all events that are known, and of new ones.
-    fn asked(
+    /// Compiles these filters for all known events and for new ones.
+    fn compile_filters(
         &self,
         filters: &[FilterSpec],
         new: &[&Event],
         catalogue: &Catalogue,
-    ) -> Result<Asked, RecordError> {
+    ) -> Result<EventFilters, RecordError> {
         let known = self.events.iter().map(|known| known.name.clone());
         let names: Vec<EventName> =
             known.chain(new.iter().map(|event| selection::name_of(event))).collect();
@@ -121,14 +122,17 @@ impl Draining {
         }
         let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
         let cpus = crate::window::cpus::online().len().max(1);
-        let shared = self.filters.taken().shared();
+        let shared = self.filters.accepted().shared();
         let filters = KernelFilters::new((filters, shared), &events, as_staged, (cpus, None))?;
-        Ok(Asked { filters, events })
+        Ok(EventFilters { filters, events })
     }
 
-    /// Has all events that are known asked something else, from now on.
-    fn ask_anew(&mut self, asked: Asked) -> Result<Before, RecordError> {
-        let Asked { mut filters, events } = asked;
+    /// Replaces the filters of all known events, from now on.
+    fn replace_filters(
+        &mut self,
+        event_filters: EventFilters,
+    ) -> Result<FormerFilters, RecordError> {
+        let EventFilters { mut filters, events } = event_filters;
         let mut converter = self.converter.without_filters();
         let can_be = self.events.iter().map(|known| known.can_be).collect();
         let known = self.events.iter_mut().take(events.len());
@@ -142,29 +146,29 @@ impl Draining {
         let asks = Arc::new(converter);
         let turns = Arc::clone(&asks);
         self.was_filtered |= self.converter.has_filters();
-        let before = Before {
+        let before = FormerFilters {
             filters: std::mem::replace(&mut self.filters, filters),
             converter: std::mem::replace(&mut self.converter, asks),
             can_be,
         };
-        if let Err(error) = self.thread.ask(move |drainer| drainer.ask_anew(turns)) {
-            self.ask_as_before(before);
+        if let Err(error) = self.thread.run(move |drainer| drainer.replace_filters(turns)) {
+            self.restore_filters(before);
             return Err(error);
         }
         Ok(before)
     }
 
-    fn ask_as_before(&mut self, before: Before) {
+    fn restore_filters(&mut self, before: FormerFilters) {
         (self.filters, self.converter) = (before.filters, before.converter);
         for (known, can_be) in self.events.iter_mut().zip(before.can_be) {
             known.can_be = can_be;
         }
-        let asked = Arc::clone(&self.converter);
-        // Where the thread has ended nothing is asked any more.
-        let _ = self.thread.ask(move |drainer| drainer.output.ask_as_before(asked));
+        let event_filters = Arc::clone(&self.converter);
+        // A thread that has ended filters nothing any more.
+        let _ = self.thread.run(move |drainer| drainer.output.restore_filters(event_filters));
     }
 
-    /// Has records of more events turned, asked about, and declared before there are any.
+    /// Adds more events to the converter, the filters and the metadata before any occurs.
     fn know(&mut self, new: &[&Event], notices: &Notices) -> Result<(), RecordError> {
         let known = self.events.len();
         let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
@@ -179,8 +183,8 @@ impl Draining {
         written.map_err(unwritten)
     }
 
-    /// The same of those of all events that were not asked about so far, for want of something, so
-    /// that their records could not be turned: none is taken until it is asked something.
+    /// Adds those of all events that lacked a former filter's fields, so that their records could
+    /// not be converted: no record passes until they have filters.
     fn know_unasked(&mut self, all: &[Event], notices: &Notices) -> Result<(), RecordError> {
         let mut converter = Converter::clone(&self.converter);
         let mut added = Vec::new();
@@ -201,8 +205,8 @@ impl Draining {
         written.map_err(unwritten)
     }
 
-    /// Has records turned by this, which knows more events than what turned them, and those
-    /// declared: whether that could be written. They are known all the same.
+    /// Installs a converter that knows more events than the previous one, and declares those.
+    /// Returns whether that could be written. They are known in any case.
     fn declare(
         &mut self,
         converter: Converter,
@@ -210,18 +214,18 @@ impl Draining {
     ) -> Result<io::Result<()>, RecordError> {
         let before = &*self.converter;
         let (left_out, empty) = (before.missing_events.len(), before.empty_fields.len());
-        say_what_is_missing(
+        report_missing_data(
             &converter.missing_events[left_out..],
             &converter.empty_fields[empty..],
             notices,
         );
         let left_out = &converter.omitted_fields[before.omitted_fields.len()..];
-        omitted_fields::say(names(left_out), notices);
+        omitted_fields::report(names(left_out), notices);
         let remarks = remarks_of_fields(&converter);
         let first = before.descriptions().len();
         let converter = Arc::new(converter);
         let turns = Arc::clone(&converter);
-        let written = self.thread.ask(move |drainer: &mut Drainer| {
+        let written = self.thread.run(move |drainer: &mut TracefsDrain| {
             drainer.output.extend(Arc::clone(&turns));
             let metadata = &mut drainer.output.trace.metadata;
             let events = turns.descriptions().iter().zip(turns.meanings());

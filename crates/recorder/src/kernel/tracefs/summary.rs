@@ -7,18 +7,19 @@ use super::packets::{CpuStream, Output};
 use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 
-/// How many there are.
+/// Numbers of events and bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) recorded: u64,
     pub(super) lost: u64,
     pub(super) overwritten: u64,
     pub(super) deleted: u64,
-    /// Pages that made no sense, and records of events that nobody asked for.
+    /// Damaged pages, and records of events that were not enabled.
     pub(super) damaged: u64,
-    /// Of the trace.
+    /// Bytes of the trace.
     pub(super) bytes: u64,
-    /// Of memory, for what a flight recorder has had out of the kernel's buffers.
+    /// Bytes of memory for the contents of a flight recorder that were read from the kernel's
+    /// buffers.
     pub(super) memory_bytes: u64,
 }
 
@@ -38,39 +39,39 @@ impl Counts {
     }
 }
 
-/// What was recorded.
+/// The results of a recording by tracefs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
     pub(super) counts: Counts,
-    /// Whether nobody knows how many of those lost were wanted.
+    /// True if filters applied: the number of lost events that would have passed is unknown.
     pub(super) is_filtered: bool,
     /// Why its trace is not whole, if it is not.
     pub(super) unwritten: Option<String>,
-    /// Who came into control groups, if those were recorded.
+    /// Threads that entered control groups, if those were recorded.
     pub(super) moves: Option<Moves>,
 }
 
-fn say_moves(moves: &Moves, notices: &Notices) {
+fn report_moves(moves: &Moves, notices: &Notices) {
     let apart_ms = Grouped(moves.apart.as_millis().max(1) as u64);
-    notices.say(format_args!(
+    notices.report(format_args!(
         "by tracefs control groups are looked at every now and then, {apart_ms} ms apart at most: \
          {} came in meanwhile, and what they did until they were seen is missing, as is all of who \
          came and went unseen",
         Counted(moves.came, "thread")
     ));
     if moves.kept > 0 {
-        notices.say(format_args!(
+        notices.report(format_args!(
             "{} left the control groups and were recorded all the same: that takes Linux 5.7",
             Counted(moves.kept, "thread")
         ));
     }
     if let Some(why) = &moves.failed {
-        notices.say(format_args!("not all who came or went could be followed: {why}"));
+        notices.report(format_args!("not all who came or went could be followed: {why}"));
     }
 }
 
 impl Counts {
-    /// As the mark of the trace has it.
+    /// Returns the counts for the mark of the trace.
     pub(super) fn as_summary(&self) -> crate::summary::Summary {
         crate::summary::Summary {
             recorded: self.recorded,
@@ -85,35 +86,35 @@ impl Counts {
 }
 
 impl Summary {
-    /// What was counted.
+    /// Returns the counts.
     pub(crate) fn as_summary(&self) -> crate::summary::Summary {
         self.counts.as_summary()
     }
 
-    /// Whether all was written.
+    /// Returns true if all was written.
     pub(crate) const fn is_whole(&self) -> bool {
         self.unwritten.is_none()
     }
 
-    /// Says what was recorded; in which folder, unless that was said.
-    pub(crate) fn say(&self, folder: Option<&Path>, notices: &Notices) {
+    /// Reports the results, with the folder unless another line has it.
+    pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         let Counts { lost, overwritten, damaged, .. } = self.counts;
         let counts = self.counts.as_summary();
-        counts.say_of_kernel(folder, notices);
+        counts.report_kernel(folder, notices);
         if let Some(why) = &self.unwritten {
-            notices.say(format_args!("the trace has not all of the kernel's events: {why}"));
+            notices.report(format_args!("the trace has not all of the kernel's events: {why}"));
         }
         if let Some(moves) = &self.moves {
-            say_moves(moves, notices);
+            report_moves(moves, notices);
         }
         if self.is_filtered && (lost, overwritten) != (0, 0) {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "filters were not asked about those lost or overwritten: perhaps fewer were meant"
             ));
         }
-        counts.say_deleted("kernel's events", notices);
+        counts.report_deleted("kernel's events", notices);
         if damaged > 0 {
-            notices.say(format_args!(
+            notices.report(format_args!(
                 "{} pages or records of the kernel's made no sense",
                 Grouped(damaged)
             ));

@@ -1,6 +1,6 @@
 //! Draining one region: from its ring to its stream, exactly once.
 //!
-//! Longer than 600 lines: what is drained, lost and written is one state, whose sums must agree.
+//! Longer than 600 lines: drained, lost and written records are one state, whose sums must agree.
 
 use std::io;
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use crate::trace::layout::Trace;
 use crate::trace::loss_history::Losses;
 use crate::trace::stream::{Packet, Stream, StreamId};
 
-/// How far in the future a record's time may lie before it is taken to be damaged, in ns: clock
+/// Longest distance of a record's time into the future before it counts as damaged, in ns: clock
 /// lines of writers may be that much ahead.
 pub(crate) const FUTURE_NS_MAX: u64 = 1_000_000_000;
-/// How often a snapshot begins anew of a buffer that came round before anything could be copied.
+/// Most attempts of a snapshot to copy a buffer whose writers overwrite it before any part is
+/// copied.
 const CHASES_MAX: usize = 100;
 /// Smallest record, in bytes.
 pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 
-/// A region and what we know of it. Progress is kept here, not believed from the window.
+/// A region, with the recorder's state for it. Progress is kept here, not believed from the window.
 #[derive(Debug)]
-pub(crate) struct RegionWork {
+pub(crate) struct RegionDrain {
     pub(crate) region: RegionRef,
     names: Arc<StreamNames>,
     pub(crate) cpu: u32,
@@ -35,9 +36,9 @@ pub(crate) struct RegionWork {
     pub(crate) backing: Backing,
     pub(crate) drained: Drained,
     pub(crate) stream: Option<Stream>,
-    /// How the stream is cut into files.
+    /// Limits of the stream's files.
     tracefiles: Tracefiles,
-    /// Its state at the latest look; `None`: it showed nothing that makes sense.
+    /// Its state at the latest poll; `None`: it was damaged.
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) overwrite: bool,
     /// Records written to the stream.
@@ -46,34 +47,34 @@ pub(crate) struct RegionWork {
     pub(crate) overwritten: u64,
     /// Sub-buffers that made no sense.
     pub(crate) damaged: u64,
-    /// Its control lines make no sense any more, or it is another's: left alone.
+    /// True if it is left alone, because its control lines are damaged, or it is another session's.
     pub(crate) given_up: bool,
     /// Sub-buffers missing before the next packet.
     missing: u64,
-    /// Owner word at the latest look for dead claimers.
+    /// Owner word at the latest check for dead claimers.
     pub(crate) owner_seen: u64,
     /// The buffer that is written instead of it, in a session of such.
     pub(crate) lockless: Option<Lockless>,
-    /// What was written before the session was cleared last is none of its numbers.
+    /// Counts of records from before the latest clear, which its numbers exclude.
     pub(crate) forgotten: Forgotten,
-    /// Losses that no control line counts, so far: the stream tells them as its own.
-    pub(crate) lost_besides: u64,
-    /// Those of them that were committed, and will not be written.
+    /// Losses that no control line counts, so far: the stream reports them as its own.
+    pub(crate) lost_uncounted: u64,
+    /// Number of these losses that were committed, and will not be written.
     unwritten: u64,
-    /// As the control line counts them, and besides.
+    /// Losses over time, by the control line and in addition to it.
     losses: Losses<(u64, u64)>,
-    /// Its progress is not published: that of a snapshot, which looks beside the recording, or of a
-    /// trace beside the one that was recorded, which is nothing before it is complete.
-    is_beside: bool,
+    /// True if its progress is not published: for a snapshot, which is read beside the recording,
+    /// or for a recovery into another trace, which counts only once it is complete.
+    is_unpublished: bool,
     /// Packets that end before this time are passed over, ns.
     since_ts: u64,
-    /// What was to be copied last was overwritten meanwhile.
+    /// True if the part to be copied last was overwritten before it was copied.
     is_overtaken: bool,
-    /// How much larger it would have had to be to lose nothing.
+    /// The size that would have prevented all losses.
     shortage: Shortage,
-    /// Of what was discarded when the session was cleared, what no larger one would have kept.
+    /// Discarded records at the latest clear that no larger region would have kept.
     forgotten_hopeless: Hopeless,
-    /// Where it was when the session was cleared.
+    /// Its position at the latest clear.
     forgotten_position: u64,
 }
 
@@ -82,7 +83,7 @@ pub(crate) struct RegionWork {
 pub(crate) struct Hopeless {
     /// All of them.
     pub(crate) events: u64,
-    /// Those of processes that have not mapped all memory of the window.
+    /// Number of records of processes that have not mapped all memory of the window.
     pub(crate) unmapped: u64,
 }
 
@@ -93,9 +94,9 @@ pub(crate) struct Forgotten {
     pub(crate) discarded: u64,
 }
 
-/// Whether a region that is closed may be written again.
+/// The state of a region after it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Closed {
+pub(crate) enum CloseKind {
     /// Never.
     ForGood,
     /// The next record may be one of the sub-buffer that is open: its packet begins where the one
@@ -103,21 +104,21 @@ pub(crate) enum Closed {
     ForNow,
 }
 
-/// What a channel's streams are called.
+/// Names of a channel's streams.
 #[derive(Debug)]
 pub(crate) struct StreamNames {
     /// Their class in the metadata.
     pub(crate) class: u32,
-    /// What their files' names begin with.
+    /// Prefix of their files' names.
     pub(crate) files: String,
     /// Streams of the class that are of other names, and count before these.
     pub(crate) instances_before: u64,
 }
 
 impl StreamNames {
-    /// Of the streams of `channel` that are of this class: another one each time that the channel
-    /// was given other contexts or sizes. The first class goes without saying, unless the name ends
-    /// as if it named another.
+    /// Returns the names of the streams of `channel` in this class. The class changes each time
+    /// that the channel gets other contexts or sizes. The first class is omitted from the names,
+    /// unless the channel's name ends like one with a class.
     pub(crate) fn new(channel: &str, class: u32) -> Self {
         let is_number = |end: &str| !end.is_empty() && end.bytes().all(|end| end.is_ascii_digit());
         let is_like_another = channel.rsplit_once('-').is_some_and(|(_, end)| is_number(end));
@@ -129,7 +130,7 @@ impl StreamNames {
     }
 }
 
-/// A region; its `Debug` says nothing, since its bytes are others'.
+/// A region; its `Debug` shows no contents, which other processes write.
 #[derive(Clone, Copy)]
 pub(crate) struct RegionRef(pub(crate) Region<'static>);
 
@@ -139,21 +140,21 @@ impl core::fmt::Debug for RegionRef {
     }
 }
 
-/// What draining needs besides the region.
-pub(crate) struct Drain<'a, M> {
+/// Context of draining, in addition to the region.
+pub(crate) struct DrainContext<'a, M> {
     pub(crate) memory: &'a M,
     pub(crate) trace: &'a Trace,
     /// Time at which the session began, ns.
     pub(crate) begin_ts: u64,
     /// Take sub-buffers that are still open, too.
     pub(crate) partial: bool,
-    /// No writer is left: what cannot be read now never can.
+    /// No writer is left: records that cannot be read now never can.
     pub(crate) is_last: bool,
     /// Room for a packet.
     pub(crate) buffer: &'a mut Vec<u8>,
 }
 
-impl RegionWork {
+impl RegionDrain {
     pub(crate) fn new(
         region: Region<'static>,
         names: Arc<StreamNames>,
@@ -188,10 +189,10 @@ impl RegionWork {
                 discarded: region.control.forgotten.load(Ordering::Relaxed),
                 ..Forgotten::default()
             },
-            lost_besides: 0,
+            lost_uncounted: 0,
             losses: Losses::default(),
             unwritten: 0,
-            is_beside: false,
+            is_unpublished: false,
             since_ts: 0,
             is_overtaken: false,
             shortage: Shortage::default(),
@@ -200,21 +201,21 @@ impl RegionWork {
         }
     }
 
-    /// The same region, to be read beside the recording: from where the recording is, what is
-    /// newer than `since_ts` (ns).
-    pub(crate) fn beside(&self, since_ts: u64) -> Self {
+    /// Returns the same region for a snapshot: records from the recording's position on, and newer
+    /// than `since_ts` (ns).
+    pub(crate) fn snapshot_view(&self, since_ts: u64) -> Self {
         let Self { region: RegionRef(region), cpu, way, overwrite, .. } = *self;
         let beside = Self::new(region, Arc::clone(&self.names), cpu, way, overwrite);
         let drained = Drained { file_bytes: 0, packets: 0, file: 0, ..self.drained };
         let (given_up, forgotten) = (self.given_up, self.forgotten);
-        let lost_besides = self.lost_besides;
+        let lost_uncounted = self.lost_uncounted;
         // So a sub-buffer's packet has the same number in all snapshots.
         let missing = region.geometry.index_of(drained.position);
-        let of_ours = Self { drained, given_up, forgotten, missing, lost_besides, ..beside };
-        Self { is_beside: true, since_ts, ..of_ours }
+        let of_ours = Self { drained, given_up, forgotten, missing, lost_uncounted, ..beside };
+        Self { is_unpublished: true, since_ts, ..of_ours }
     }
 
-    /// Cuts its stream into such files, for whoever recovers it, too.
+    /// Cuts its stream into such files; also recorded for recovery.
     pub(crate) fn cut(&mut self, tracefiles: Tracefiles) {
         let control = self.region.0.control;
         control.tracefile_bytes.store(tracefiles.size_bytes, Ordering::Relaxed);
@@ -222,7 +223,7 @@ impl RegionWork {
         self.tracefiles = tracefiles;
     }
 
-    /// Opens its stream again where the progress says that a dead recorder was.
+    /// Reopens its stream at the progress of a dead recorder.
     pub(crate) fn reopen_stream(&mut self, trace: &Trace) -> io::Result<()> {
         let control = self.region.0.control;
         self.drained = control.drained();
@@ -239,19 +240,19 @@ impl RegionWork {
         Ok(())
     }
 
-    /// Goes on behind what a dead recorder has written, in a stream of a new trace. The progress in
-    /// the window stays that in the stream of the other one.
-    pub(crate) fn begin_beside(&mut self) {
+    /// Continues after the progress of a dead recorder, in a stream of a new trace. The progress in
+    /// the window stays that of the other trace's stream.
+    pub(crate) fn begin_new_trace(&mut self) {
         self.drained = self.region.0.control.drained();
         self.stream = None;
         // Where the other one's stream cannot be continued, a new one can be begun.
         (self.given_up, self.damaged) = (false, 0);
-        self.is_beside = true;
+        self.is_unpublished = true;
     }
 
-    /// Leaves all to whoever writes a trace beside next, where this one cannot be written.
+    /// Leaves all records to the next recovery into another trace, if this one cannot be written.
     pub(crate) fn put_back(&self) {
-        if let Some(lockless) = self.lockless.as_ref().filter(|_| self.is_beside) {
+        if let Some(lockless) = self.lockless.as_ref().filter(|_| self.is_unpublished) {
             lockless.put_back();
         }
     }
@@ -259,14 +260,14 @@ impl RegionWork {
     /// Passes over all that is there, after writers were kept out, as if it had never been, and
     /// lets go of the stream.
     pub(crate) fn forget(&mut self) {
-        self.look();
+        self.poll();
         self.shortage = Shortage::since(self.lost_for_room());
         self.forgotten_hopeless = self.hopeless_ever();
         self.region.0.control.oversized_bytes.store(0, Ordering::Relaxed);
         if !self.given_up {
-            // Also where an earlier claimer still is, and what others lost is counted meanwhile.
+            // Also in a region of an earlier claimer, in which others' losses are counted.
             self.forgotten.discarded = self.forgotten.discarded.saturating_add(self.discarded());
-            // For whoever recovers it.
+            // For recovery.
             let forgotten = &self.region.0.control.forgotten;
             forgotten.store(self.forgotten.discarded, Ordering::Relaxed);
         }
@@ -291,18 +292,19 @@ impl RegionWork {
         self.publish();
     }
 
-    /// Records committed so far, whether or not they are in the stream.
+    /// Returns the number of records committed so far, whether or not they are in the stream.
     pub(crate) fn committed(&self) -> u64 {
         let seen = self.snapshot.and_then(|snapshot| snapshot.events);
         seen.map_or(self.written, |events| events.saturating_sub(self.forgotten.events))
     }
 
-    /// Whether it is a ring with all of its memory, which writers go round without us.
+    /// Returns true if it is a ring with all of its memory, which writers go round without the
+    /// recorder.
     pub(crate) fn is_whole(&self) -> bool {
         self.lockless.is_some() || self.backing.limit() == u64::MAX
     }
 
-    /// Part of its memory that is in use, in 1/256.
+    /// Returns the used part of its memory, in 1/256.
     pub(crate) fn fill(&self) -> u64 {
         match (&self.lockless, self.snapshot) {
             (Some(lockless), _) => lockless.fill(),
@@ -311,14 +313,14 @@ impl RegionWork {
         }
     }
 
-    /// Whether it is not part of the session: a claimer of an earlier one still has it. Losses are
-    /// counted in it, and nothing is written.
+    /// Returns true if it is not part of the session: a claimer of an earlier one still has it.
+    /// Losses are counted in it, and no packet is written.
     pub(crate) fn is_foreign(&self) -> bool {
         self.drained.position == NOT_OF_SESSION
     }
 
-    /// Takes a region into the session after all, if its claimer of before has let go: whether it
-    /// has. Nobody wrote in it meanwhile, since its limit is zero.
+    /// Adds a region to the session after all, if its earlier claimer has released it. Returns true
+    /// if it has. No writer used it so far, since its limit is zero.
     pub(crate) fn adopt(&mut self, claimer: u64) -> bool {
         let Some(claim) = Claim::take(self.region.0, claimer) else { return false };
         reset_region(self.region.0);
@@ -328,7 +330,7 @@ impl RegionWork {
         true
     }
 
-    /// Name of its stream's file, as LTTng names it: channel and CPU.
+    /// Returns the name of its stream's file, as LTTng names it: channel and CPU.
     pub(crate) fn name(&self) -> String {
         let Self { cpu, names, .. } = self;
         match self.way {
@@ -344,7 +346,7 @@ impl RegionWork {
     }
 
     /// Copies the region's state. A head that no writer can have reached ends the region, for us.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn poll(&mut self) {
         self.snapshot = None;
         if self.given_up || self.is_foreign() {
             return;
@@ -370,8 +372,8 @@ impl RegionWork {
             && (self.overwrite || snapshot.head - self.drained.position <= 2 * ring_bytes)
     }
 
-    /// Moves what is complete (or everything, if partial) from the ring to the stream.
-    pub(crate) fn drain<M: Memory>(&mut self, with: &mut Drain<'_, M>) -> io::Result<()> {
+    /// Moves complete sub-buffers (or all, if partial) from the ring to the stream.
+    pub(crate) fn drain<M: Memory>(&mut self, with: &mut DrainContext<'_, M>) -> io::Result<()> {
         if self.lockless.is_some() {
             return self.drain_lockless(with);
         }
@@ -382,11 +384,11 @@ impl RegionWork {
             if drained.is_err() || !self.is_missed() {
                 break;
             }
-            self.look();
+            self.poll();
             snapshot = self.snapshot.unwrap_or(snapshot);
             drained = self.drain_to(&snapshot, with);
         }
-        self.losses.see((snapshot.discarded, self.lost_besides));
+        self.losses.observe((snapshot.discarded, self.lost_uncounted));
         let geometry = self.region.0.geometry;
         let size_bytes = geometry.sub_count() << geometry.sub_shift();
         self.shortage.look(BufferLook {
@@ -399,8 +401,8 @@ impl RegionWork {
         drained
     }
 
-    /// How large it would have had to be to lose nothing, in bytes; `None` if nothing was lost, or
-    /// it is lockless.
+    /// Returns the size that would have prevented all losses, in bytes; `None` if there was none,
+    /// or it is lockless.
     pub(crate) const fn needed_bytes(&self) -> Option<u64> {
         self.shortage.needed_bytes()
     }
@@ -408,7 +410,7 @@ impl RegionWork {
     fn drain_to<M: Memory>(
         &mut self,
         snapshot: &Snapshot,
-        with: &mut Drain<'_, M>,
+        with: &mut DrainContext<'_, M>,
     ) -> io::Result<()> {
         let region = self.region.0;
         if self.overwrite {
@@ -419,7 +421,7 @@ impl RegionWork {
             let found = region.piece(with.memory, &self.drained, snapshot, with.partial);
             let taken = match found {
                 Ok(None) => return Ok(()),
-                Ok(Some(piece)) => self.take(&piece, with)?,
+                Ok(Some(piece)) => self.write_packet(&piece, with)?,
                 Err(damage) => Err(damage),
             };
             let index = region.geometry.index_of(self.drained.position);
@@ -435,7 +437,7 @@ impl RegionWork {
                     let next = (index + 1) << region.geometry.sub_shift();
                     self.drained.position = next.min(snapshot.head);
                     if next > snapshot.head {
-                        // What follows in the open sub-buffer counts its time from here.
+                        // Later records of the open sub-buffer count their time from here.
                         self.drained.last_ts = snapshot.last_ts.unwrap_or(self.drained.last_ts);
                         self.drained.events = snapshot.events.unwrap_or(self.drained.events);
                     }
@@ -446,10 +448,9 @@ impl RegionWork {
         Ok(())
     }
 
-    /// Whether of what there was nothing could be copied beside the recording: writers went round
-    /// it meanwhile.
+    /// Returns true if no part could be copied for the snapshot, because writers overwrote it.
     pub(crate) fn is_missed(&self) -> bool {
-        self.is_beside && self.is_overtaken && self.written == 0
+        self.is_unpublished && self.is_overtaken && self.written == 0
     }
 
     fn skip_overwritten(&mut self, oldest: u64) {
@@ -462,10 +463,10 @@ impl RegionWork {
     }
 
     /// Writes one piece as a packet and publishes the progress.
-    fn take<M: Memory>(
+    fn write_packet<M: Memory>(
         &mut self,
         piece: &Piece,
-        with: &mut Drain<'_, M>,
+        with: &mut DrainContext<'_, M>,
     ) -> io::Result<Result<(), Damage>> {
         let region = self.region.0;
         let index = region.geometry.index_of(piece.start);
@@ -516,11 +517,11 @@ impl RegionWork {
         Ok(Ok(()))
     }
 
-    /// How much was lost before the last record of `piece`, as far as is known.
+    /// Returns the number of records lost before the last record of `piece`, as far as is known.
     fn lost_before_end_of(&mut self, piece: &Piece) -> u64 {
         let (discarded, besides) = if self.overwrite {
-            // It always has room; and it is read at one moment, often without a packet behind.
-            (piece.discarded, self.lost_besides)
+            // It always has space; and it is read at one moment, often without a packet after.
+            (piece.discarded, self.lost_uncounted)
         } else {
             let (discarded, besides) = self.losses.until(piece.end_ts);
             (piece.discarded_before.max(discarded), besides)
@@ -545,9 +546,9 @@ impl RegionWork {
         self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Publishes the progress, for whoever might have to go on from here.
+    /// Publishes the progress, for recovery.
     pub(crate) fn publish(&mut self) {
-        if self.is_beside {
+        if self.is_unpublished {
             return;
         }
         if let Some(stream) = &self.stream {
@@ -556,17 +557,18 @@ impl RegionWork {
         self.region.0.control.set_drained(self.drained);
     }
 
-    /// Records discarded so far.
+    /// Returns the number of records discarded so far.
     pub(crate) fn discarded(&self) -> u64 {
-        // Of a lockless buffer's, those that no buffer was asked for: too large ones.
+        // In a lockless buffer, records that were too large for any buffer.
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
         discarded
             .saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
-            .saturating_add(self.lost_besides)
+            .saturating_add(self.lost_uncounted)
             .saturating_sub(self.forgotten.discarded)
     }
 
-    /// Records discarded for want of room, those before the session was cleared last included.
+    /// Returns the number of records discarded for lack of space, including those before the latest
+    /// clear.
     fn lost_for_room(&self) -> u64 {
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
         discarded.saturating_sub(self.hopeless_ever().events)
@@ -580,7 +582,7 @@ impl RegionWork {
         }
     }
 
-    /// Records discarded so far that a larger region would not have kept.
+    /// Returns the number of records discarded so far that a larger region would not have kept.
     pub(crate) fn hopeless(&self) -> Hopeless {
         let (ever, before) = (self.hopeless_ever(), self.forgotten_hopeless);
         Hopeless {
@@ -589,42 +591,42 @@ impl RegionWork {
         }
     }
 
-    /// Records discarded so far for want of room.
+    /// Returns the number of records discarded so far for lack of space.
     pub(crate) fn roomless(&self) -> u64 {
         if let Some(lockless) = &self.lockless {
             return lockless.lost_full();
         }
-        let lost = self.discarded().saturating_sub(self.lost_besides);
+        let lost = self.discarded().saturating_sub(self.lost_uncounted);
         lost.saturating_sub(self.hopeless().events)
     }
 
-    /// The largest record that no sub-buffer can hold, in bytes; `None`: there was none.
+    /// Returns the largest record that no sub-buffer can hold, in bytes; `None`: there was none.
     pub(crate) fn oversized_bytes(&self) -> Option<u64> {
         let bytes = self.region.0.control.oversized_bytes.load(Ordering::Relaxed);
         (bytes > 0).then_some(bytes)
     }
 
-    /// Counts as lost what was committed and is not in the stream: nobody will ever read it. How
-    /// many records that is.
-    pub(crate) fn lose_the_rest(&mut self) -> u64 {
+    /// Counts committed records that are not in the stream as lost: no recovery will read them.
+    /// Returns their number.
+    pub(crate) fn count_unwritten_as_lost(&mut self) -> u64 {
         let gone = self.written.saturating_add(self.overwritten);
         let rest = self.committed().saturating_sub(gone);
         let more = rest.saturating_sub(self.unwritten);
-        self.lost_besides = self.lost_besides.saturating_add(more);
+        self.lost_uncounted = self.lost_uncounted.saturating_add(more);
         self.unwritten = self.unwritten.max(rest);
         self.unwritten
     }
 
-    /// Gives the last packet of its stream up, which makes room: its records are to be counted as
-    /// lost then. Whether it had one.
-    pub(crate) fn give_last_up(&mut self) -> bool {
+    /// Removes the last packet of its stream, which frees space; the caller counts its records as
+    /// lost. Returns true if it had one.
+    pub(crate) fn drop_last_packet(&mut self) -> bool {
         let events = self.stream.as_mut().and_then(Stream::cut_last);
         self.written = self.written.saturating_sub(events.unwrap_or(0));
         events.is_some()
     }
 
-    /// Has its stream, if it has one, last until then ([`Stream::extend`]). Of one that was given
-    /// up nobody knows what came later.
+    /// Extends its stream, if it has one, until then ([`Stream::extend`]). For a region that was
+    /// given up, later losses are unknown.
     pub(crate) fn extend(&mut self, end_ts: u64) {
         if let Some(stream) = self.stream.as_mut().filter(|_| !self.given_up) {
             stream.extend(end_ts);
@@ -633,7 +635,12 @@ impl RegionWork {
     }
 
     /// Adds an empty packet if records were lost after the last one.
-    pub(crate) fn close(&mut self, trace: &Trace, begin_ts: u64, how: Closed) -> io::Result<()> {
+    pub(crate) fn close(
+        &mut self,
+        trace: &Trace,
+        begin_ts: u64,
+        kind: CloseKind,
+    ) -> io::Result<()> {
         let discarded = self.discarded();
         let told = self.stream.as_ref().map_or(0, |stream| stream.discarded);
         if discarded <= told || self.given_up {
@@ -642,9 +649,9 @@ impl RegionWork {
         let Drained { position, last_ts, .. } = self.drained;
         let is_open = self.region.0.geometry.within(position) != 0;
         let stream = self.open_stream(trace, begin_ts)?;
-        let end_ts = match how {
-            Closed::ForNow if is_open => last_ts,
-            Closed::ForNow | Closed::ForGood => trackway_sys::clock::monotonic_ns(),
+        let end_ts = match kind {
+            CloseKind::ForNow if is_open => last_ts,
+            CloseKind::ForNow | CloseKind::ForGood => trackway_sys::clock::monotonic_ns(),
         };
         let end_ts = end_ts.max(stream.end_ts);
         let mut empty = vec![0; PACKET_HEADER_BYTES];

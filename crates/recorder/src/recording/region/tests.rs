@@ -1,4 +1,4 @@
-//! A region in plain memory, written as programs write theirs, and what its stream says then.
+//! A region in plain memory, written as programs write theirs, and the resulting stream.
 
 use std::cell::{Cell, RefCell};
 
@@ -16,17 +16,17 @@ const PAGE_BYTES: u64 = 4096;
 const BODY_BYTES: usize = 1000;
 
 /// A region of four sub-buffers, its memory, and where its stream goes.
-struct Ground {
+struct TestRegion {
     region: Region<'static>,
     bytes: RefCell<Vec<u8>>,
-    /// Records that are written each time that somebody reads, so many times.
+    /// Records that are written during each read: how many, and how often.
     interfering: Cell<(u64, u64)>,
     folder: TemporaryFolder,
     trace: Trace,
     begin_ts: u64,
 }
 
-impl Memory for Ground {
+impl Memory for TestRegion {
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Damage> {
         let (records, times) = self.interfering.get();
         if times > 0 {
@@ -39,18 +39,18 @@ impl Memory for Ground {
     }
 }
 
-impl Ground {
-    /// Whose writers may fill it once, or go round without end.
+impl TestRegion {
+    /// Makes a region whose writers may fill it once, or go round without end.
     fn new(overwrite: bool) -> Self {
         let geometry = Geometry::new(SUB_SHIFT, 2).expect("sizes");
-        // Of static life, as windows are.
+        // Of static lifetime, as windows are.
         let control: &'static Control = Box::leak(Box::default());
         let table = (1..=geometry.sub_count() as u32).map(Into::into).collect::<Vec<_>>().leak();
         let region = Region { control, table, geometry };
         region.raise_limit(if overwrite { u64::MAX } else { geometry.ring_bytes() });
         let folder = TemporaryFolder::new();
         let fields = Vec::new();
-        let place = crate::trace::folder::Place::open(folder.path()).expect("a folder");
+        let place = crate::trace::folder::TraceFolder::open(folder.path()).expect("a folder");
         let trace = Trace::create_kernel(&place, [7; 16], 0, fields, Vec::new());
         let bytes = vec![0; (PAGE_BYTES + geometry.ring_bytes()) as usize];
         Self {
@@ -63,13 +63,13 @@ impl Ground {
         }
     }
 
-    fn work(&self) -> RegionWork {
+    fn work(&self) -> RegionDrain {
         let names = Arc::new(StreamNames::new("channel", 0));
         let overwrite = self.region.control.limit.load(Ordering::Relaxed) == u64::MAX;
-        RegionWork::new(self.region, names, 0, Way::Sequence, overwrite)
+        RegionDrain::new(self.region, names, 0, Way::Sequence, overwrite)
     }
 
-    /// Writes a record at time `now`; or counts it, where there is no room.
+    /// Writes a record at time `now`, or counts it if there is no space.
     fn record(&self, now: u64) -> bool {
         for _ in 0..2 {
             match self.region.plan_record(self.region.expected(), now, 0, BODY_BYTES) {
@@ -103,10 +103,10 @@ impl Ground {
         control.commit.store(plan.next, Ordering::Release);
     }
 
-    /// As the recorder does, which lets writers go on where it has been.
-    fn drain(&self, work: &mut RegionWork, partial: bool) {
-        work.look();
-        let drained = work.drain(&mut Drain {
+    /// Drains it as the recorder does, which lets writers go on in the drained part.
+    fn drain(&self, work: &mut RegionDrain, partial: bool) {
+        work.poll();
+        let drained = work.drain(&mut DrainContext {
             memory: self,
             trace: &self.trace,
             begin_ts: self.begin_ts,
@@ -122,7 +122,7 @@ impl Ground {
         }
     }
 
-    /// End of each packet, and what was lost until then, in the order of the stream.
+    /// Returns the end of each packet and the losses until then, in the order of the stream.
     fn packets(&self) -> Vec<(u64, u64)> {
         let index = self.folder.join("kernel/index/channel_0.idx");
         let index = std::fs::read(index).expect("an index");
@@ -137,30 +137,30 @@ impl Ground {
 
 #[test]
 fn what_is_recorded_after_a_stop_is_kept_whatever_was_lost_before_it() {
-    let ground = Ground::new(false);
+    let ground = TestRegion::new(false);
     let mut work = ground.work();
     assert!(ground.record(monotonic_ns()));
     ground.drain(&mut work, true);
-    // As a program that the kernel passed over: it comes to no region.
-    work.lost_besides = 3;
-    work.close(&ground.trace, ground.begin_ts, Closed::ForNow).expect("a disk with room");
+    // Events of a program that the kernel passed over: they reach no region.
+    work.lost_uncounted = 3;
+    work.close(&ground.trace, ground.begin_ts, CloseKind::ForNow).expect("a disk with room");
     assert_eq!(ground.packets().last().map(|packet| packet.1), Some(3), "it is told at once");
     assert!(ground.record(monotonic_ns()));
     ground.drain(&mut work, true);
     assert_eq!((work.written, work.damaged), (2, 0));
-    work.close(&ground.trace, ground.begin_ts, Closed::ForGood).expect("a disk with room");
+    work.close(&ground.trace, ground.begin_ts, CloseKind::ForGood).expect("a disk with room");
     let ends: Vec<_> = ground.packets().iter().map(|packet| packet.0).collect();
     assert!(ends.is_sorted(), "{ends:?}");
 }
 
 #[test]
 fn what_found_no_room_is_told_behind_the_last_record_before_it() {
-    let ground = Ground::new(false);
+    let ground = TestRegion::new(false);
     let mut work = ground.work();
     while ground.record(monotonic_ns()) {}
     let last_ts = work.region.0.snapshot().expect("a snapshot").last_ts.expect("a time");
     assert!(!ground.record(monotonic_ns()));
-    // Open sub-buffers too, and again: what is lost meanwhile is later than all of them.
+    // Open sub-buffers too, and again: new losses are later than all of them.
     for _ in 0..3 {
         ground.drain(&mut work, true);
     }
@@ -176,15 +176,15 @@ fn what_found_no_room_is_told_behind_the_last_record_before_it() {
 
 #[test]
 fn what_no_region_counts_is_told_by_the_first_packet_that_ends_later() {
-    let ground = Ground::new(false);
+    let ground = TestRegion::new(false);
     let mut work = ground.work();
     assert!(ground.record(monotonic_ns()));
-    work.lost_besides = 5;
+    work.lost_uncounted = 5;
     ground.drain(&mut work, true);
     // It is not known whether that was before the record, so it was later.
     assert_eq!(ground.packets().last().map(|packet| packet.1), Some(0));
     for lost in [6, 7, 8] {
-        work.lost_besides = lost;
+        work.lost_uncounted = lost;
         ground.drain(&mut work, true);
     }
     assert!(ground.record(monotonic_ns()));
@@ -192,17 +192,17 @@ fn what_no_region_counts_is_told_by_the_first_packet_that_ends_later() {
     assert_eq!(ground.packets().last().map(|packet| packet.1), Some(5));
     assert!(ground.record(monotonic_ns()));
     ground.drain(&mut work, true);
-    work.close(&ground.trace, ground.begin_ts, Closed::ForGood).expect("a disk with room");
+    work.close(&ground.trace, ground.begin_ts, CloseKind::ForGood).expect("a disk with room");
     assert_eq!(ground.packets().iter().map(|packet| packet.1).collect::<Vec<_>>(), [0, 0, 5, 8]);
 }
 
 #[test]
 fn a_snapshot_that_writers_overtake_is_begun_anew_and_says_if_it_has_nothing() {
-    let ground = Ground::new(true);
+    let ground = TestRegion::new(true);
     (0..20).for_each(|_| assert!(ground.record(monotonic_ns())));
     let snapshot = |interfering| {
-        let mut work = ground.work().beside(0);
-        work.look();
+        let mut work = ground.work().snapshot_view(0);
+        work.poll();
         ground.interfering.set(interfering);
         ground.drain(&mut work, true);
         (work.written, work.is_missed(), work.damaged)

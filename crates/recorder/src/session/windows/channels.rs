@@ -3,7 +3,7 @@
 use trackway_session::FilterSpec;
 use trackway_session::protocol::Refusal;
 
-use super::{Parts, Rule};
+use super::{FailurePolicy, SessionWindows};
 use crate::elf::Reach;
 use crate::error::RecordError;
 use crate::filters::check;
@@ -11,7 +11,7 @@ use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::window::settings::ChannelSettings;
 
-impl Parts {
+impl SessionWindows {
     /// Adds a channel, whose streams are of class `class`.
     pub(crate) fn add_channel(
         &mut self,
@@ -19,15 +19,17 @@ impl Parts {
         class: u32,
         notices: &Notices,
     ) -> Result<(), RecordError> {
-        if self.is_nobodys() {
+        if self.has_no_users() {
             let why = "it records the kernel's events alone, and nothing of programs";
             return Err(RecordError::Refused(Refusal::new(why)));
         }
         if let Some(own) = self.own() {
-            let hints = check::check(settings, own.home.window(), &Reach::default(), |_| false)?;
-            hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+            let hints = check::check(settings, own.handle.window(), &Reach::default(), |_| false)?;
+            hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
         }
-        self.each(Rule::Any, notices, &mut |part| part.recording.add_channel(settings, class))?;
+        self.each(FailurePolicy::AnyOk, notices, &mut |window| {
+            window.recording.add_channel(settings, class)
+        })?;
         self.channels.push((settings.clone(), class));
         Ok(())
     }
@@ -40,12 +42,13 @@ impl Parts {
         class: u32,
         notices: &Notices,
     ) -> Result<(), RecordError> {
-        let replaced =
-            self.each(Rule::Any, notices, &mut |part| part.replace(old, settings, class));
+        let replaced = self.each(FailurePolicy::AnyOk, notices, &mut |window| {
+            window.replace(old, settings, class)
+        });
         if let Err(error) = replaced {
             // The old one goes on by its own name.
-            for part in &mut self.parts {
-                part.stuck.remove(&class);
+            for window in &mut self.windows {
+                window.stuck.remove(&class);
             }
             return Err(error);
         }
@@ -56,7 +59,7 @@ impl Parts {
     /// Ends a channel.
     pub(crate) fn end_channel(&mut self, class: u32, notices: &Notices) -> Result<(), RecordError> {
         self.channels.retain(|(_, other)| *other != class);
-        self.each(Rule::Each, notices, &mut |part| part.end(class))
+        self.each(FailurePolicy::AllOk, notices, &mut |window| window.end(class))
     }
 
     /// Changes a channel in place: in each window, and for those that come.
@@ -68,11 +71,11 @@ impl Parts {
         what: &mut dyn FnMut(&mut Recording, u32) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         let is_own = self.is_own();
-        self.each(Rule::Any, notices, &mut |part| {
-            let class = part.class(class);
-            // A window that had no room for the channel goes on without.
-            match is_own || part.recording.has_channel(class) {
-                true => what(&mut part.recording, class),
+        self.each(FailurePolicy::AnyOk, notices, &mut |window| {
+            let class = window.class(class);
+            // A window that had no space for the channel goes on without.
+            match is_own || window.recording.has_channel(class) {
+                true => what(&mut window.recording, class),
                 false => Ok(()),
             }
         })?;
@@ -92,8 +95,8 @@ impl Parts {
         self.change(class, notices, &remember, &mut |it, class| it.set_rules(class, rules))
     }
 
-    /// Whether filters that a channel does not have yet can be meant, as far as that is known: in
-    /// the session's own user's window, since others' programs are not known here.
+    /// Checks filters that a channel does not have yet, as far as events are known: in the
+    /// session's own user's window, since other users' programs are not known here.
     fn check_new(
         &self,
         class: u32,
@@ -104,13 +107,13 @@ impl Parts {
         let (Some(own), Some((settings, _))) = (self.own(), channel) else { return Ok(()) };
         let is_new = |filter: &&FilterSpec| !settings.filters.contains(filter);
         let new: Vec<FilterSpec> = filters.iter().filter(is_new).cloned().collect();
-        let window = own.home.window();
+        let window = own.handle.window();
         let hints = check::check_some(&new, &settings.rules, window, &Reach::default())?;
-        hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+        hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
         Ok(())
     }
 
-    /// Records of a channel's events those of which these filters are true.
+    /// Records those of a channel's events for which these filters are true.
     pub(crate) fn set_filters(
         &mut self,
         class: u32,
@@ -133,7 +136,7 @@ impl Parts {
         self.change(class, notices, &remember, &mut |it, class| it.set_processes(class, rules))
     }
 
-    /// Lets programs that allow it wait for room in a channel, in ns.
+    /// Sets the longest wait for space of programs that allow blocking, in a channel, in ns.
     pub(crate) fn set_blocking(
         &mut self,
         class: u32,

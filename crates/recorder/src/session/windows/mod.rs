@@ -1,17 +1,18 @@
-//! A session's parts: what it is in each user's window that it records.
+//! A session in the windows of all its users.
 //!
-//! A session is one part as a rule: its user's. Root's may have one for each of several users, and
-//! they come as those users' windows do. What the session's decisions come to ([`machine`]) is done
-//! in all of them, one after the other; each writes a trace of its own, below the folder of the
-//! session's.
+//! A session usually has one window: its user's. Root's may have one for each of several users,
+//! added as those users' windows appear. The effects of the session's decisions ([`machine`]) are
+//! applied in all of them, one after the other. Each has a trace of its own, below the folder of
+//! the session's.
 //!
-//! Main invariant: a part that cannot go on is told of and let go, and no other part notices. What
-//! a part that comes later has to be is what [`Parts`] remembers, never what stands in a window.
+//! Main invariant: a window that cannot go on is reported and dropped, without effect on the
+//! others. The state for a later window comes from [`SessionWindows`], never from a window's
+//! contents.
 //!
 //! [`machine`]: trackway_session::machine
 
 mod channels;
-mod part;
+mod window;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,163 +25,163 @@ use trackway_session::protocol::{ChannelStatus, Refusal, SnapshotFacts, UserStat
 use trackway_sys::clock::{monotonic_ns, realtime_ns};
 use trackway_sys::wait::Awaited;
 
-use self::part::{Part, finish};
+use self::window::{SessionWindow, finish};
 use crate::control::RunFolder;
-use crate::control::origin_file::{Kept, Origin};
+use crate::control::origin_file::{Origin, OriginFile};
 use crate::elf::Reach;
 use crate::error::RecordError;
 use crate::filters::{check, publish};
 use crate::notices::Notices;
-use crate::recording::{PartPlace, Recording};
-use crate::session::crash_watch::Crashes;
-use crate::session::snapshot_quota::{Reasons, Unasked};
-use crate::session::window_watch::{Finder, Scope};
-use crate::session::write_stall::Stall;
+use crate::recording::{Recording, TraceLocation};
+use crate::session::crash_watch::CrashWatch;
+use crate::session::snapshot_quota::{SnapshotQuota, SnapshotTriggers};
+use crate::session::window_watch::{Scope, WindowFinder};
+use crate::session::write_stall::WriteStall;
 use crate::summary::Summary;
-use crate::trace::folder::Place;
+use crate::trace::folder::TraceFolder;
 use crate::trace::layout::WindowFolder;
-use crate::trace::prepare::Room;
-use crate::window::handle::Home;
+use crate::trace::prepare::PreparedFolder;
+use crate::window::handle::WindowHandle;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// How long until the next look where no part says so, in ns.
+/// Time until the next poll if no window needs it sooner, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
-/// Least time until the next look where windows wait to be opened, in ns.
+/// Least time until the next poll while windows wait to be opened, in ns.
 const PERIOD_MIN_NS: u64 = 100_000;
-/// How often it is seen whether windows were removed, in ns.
+/// Period between two checks for removed windows, in ns.
 const REMOVED_PERIOD_NS: u64 = 2_000_000_000;
 
 /// A session in all the windows that it records.
 #[derive(Debug)]
-pub(crate) struct Parts {
-    finder: Finder,
+pub(crate) struct SessionWindows {
+    finder: WindowFinder,
     session: SessionSettings,
     /// The folder of its trace.
-    root: Arc<Place>,
+    root: Arc<TraceFolder>,
     run: RunFolder,
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns: the same in all parts' traces, however late they
-    /// come, so that their times compare.
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns: the same in the traces of all windows, however late
+    /// they are added, so that their times compare.
     realtime_offset_ns: i64,
     /// The channels as they are now, with the classes of their streams.
     channels: Vec<(ChannelSettings, u32)>,
-    parts: Vec<Part>,
-    /// What became of parts that ended before the session.
+    windows: Vec<SessionWindow>,
+    /// Results of windows that ended before the session.
     ended: Summary,
-    /// How many parts each user has had.
+    /// Number of windows that each user has had.
     numbers: BTreeMap<u32, u32>,
     watches_crashes: bool,
-    unasked: Unasked,
+    snapshot_quota: SnapshotQuota,
     removed_due_ns: u64,
-    /// Which of the windows that were removed is looked at next.
-    removed_turn: usize,
+    /// The removed window that is checked next.
+    next_removed: usize,
 }
 
-/// How a request is to end that some parts could do and others not.
+/// The treatment of a request that succeeds in some windows and fails in others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum FailurePolicy {
     /// It is done if any could: the others go on without.
-    Any,
-    /// It is not done if one could not, but for those that are let go.
-    Each,
+    AnyOk,
+    /// It fails if it fails in one window, except in those that are dropped.
+    AllOk,
 }
 
-/// Whether a filter is somebody else's, too, who takes it: the kernel's.
+/// Returns true if kernel events accept a filter, too.
 pub(crate) type IsTaken<'a> = &'a dyn Fn(&FilterSpec) -> bool;
 
-impl Parts {
-    /// Begins a session with these channels; writers are let in unless they are paused. Filters
-    /// that are taken need not be such as programs' events are for: the kernel's are.
+impl SessionWindows {
+    /// Begins a session with these channels; admits writers unless they are paused. Filters that
+    /// `is_taken` accepts need not fit user events: they fit kernel events.
     pub(crate) fn begin(
         scope: Scope,
-        (session, root): (SessionSettings, Arc<Place>),
+        (session, root): (SessionSettings, Arc<TraceFolder>),
         (channels, is_taken): (Vec<(ChannelSettings, u32)>, IsTaken<'_>),
         watches_crashes: bool,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         if scope == Scope::Own {
-            let home = Home::open_or_make(notices)?;
+            let handle = WindowHandle::open_or_make(notices)?;
             for (channel, _) in &channels {
-                let hints = check::check(channel, home.window(), &Reach::default(), is_taken)?;
-                hints.iter().for_each(|hint| notices.say(format_args!("{hint}")));
+                let hints = check::check(channel, handle.window(), &Reach::default(), is_taken)?;
+                hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
             }
-            return Self::begin_own(home, (session, root), channels, watches_crashes);
+            return Self::begin_own(handle, (session, root), channels, watches_crashes);
         }
-        let mut parts = Self::without_parts(scope, (session, root), channels, watches_crashes)?;
+        let mut windows = Self::without_windows(scope, (session, root), channels, watches_crashes)?;
         let mut failure = None;
-        for (uid, opened) in parts.finder.make(monotonic_ns(), notices) {
-            if let Err(error) = opened.and_then(|home| parts.add(home)) {
-                notices.say(format_args!("user {uid} is not recorded: {error}"));
+        for (uid, opened) in windows.finder.make(monotonic_ns(), notices) {
+            if let Err(error) = opened.and_then(|handle| windows.add(handle)) {
+                notices.report(format_args!("user {uid} is not recorded: {error}"));
                 failure.get_or_insert(error);
             }
         }
-        parts.look_for_windows(notices);
+        windows.find_windows(notices);
         // A turn takes some only.
-        while parts.finder.is_waiting() {
-            parts.look_for_windows(notices);
+        while windows.finder.is_waiting() {
+            windows.find_windows(notices);
         }
         match failure {
-            Some(error) if parts.parts.is_empty() => Err(error),
-            _ => Ok(parts),
+            Some(error) if windows.windows.is_empty() => Err(error),
+            _ => Ok(windows),
         }
     }
 
     /// Begins a session of the calling user alone, in this window.
     pub(crate) fn begin_own(
-        home: Home,
-        session: (SessionSettings, Arc<Place>),
+        handle: WindowHandle,
+        session: (SessionSettings, Arc<TraceFolder>),
         channels: Vec<(ChannelSettings, u32)>,
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
-        let mut parts = Self::without_parts(Scope::Own, session, channels, watches_crashes)?;
-        let place = parts.place(WindowFolder::own(), None);
-        let built = Recording::build_part(home, &parts.session, &place, &parts.channels)?;
-        parts.enter(built, None);
-        Ok(parts)
+        let mut windows = Self::without_windows(Scope::Own, session, channels, watches_crashes)?;
+        let place = windows.place(WindowFolder::own(), None);
+        let built = Recording::build_part(handle, &windows.session, &place, &windows.channels)?;
+        windows.enter(built, None);
+        Ok(windows)
     }
 
     /// Begins a session that records nothing of programs.
     pub(crate) fn begin_without(
-        session: (SessionSettings, Arc<Place>),
+        session: (SessionSettings, Arc<TraceFolder>),
     ) -> Result<Self, RecordError> {
-        Self::without_parts(Scope::Nobody, session, Vec::new(), false)
+        Self::without_windows(Scope::NoUser, session, Vec::new(), false)
     }
 
-    fn without_parts(
+    fn without_windows(
         scope: Scope,
-        (session, root): (SessionSettings, Arc<Place>),
+        (session, root): (SessionSettings, Arc<TraceFolder>),
         channels: Vec<(ChannelSettings, u32)>,
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
         Ok(Self {
-            finder: Finder::new(scope)?,
+            finder: WindowFinder::new(scope)?,
             session,
             root,
             run: RunFolder::new(),
             realtime_offset_ns: realtime_ns().wrapping_sub(monotonic_ns()).cast_signed(),
             channels,
-            parts: Vec::new(),
+            windows: Vec::new(),
             ended: Summary::default(),
             numbers: BTreeMap::new(),
             watches_crashes,
-            unasked: Unasked::default(),
+            snapshot_quota: SnapshotQuota::default(),
             removed_due_ns: 0,
-            removed_turn: 0,
+            next_removed: 0,
         })
     }
 
-    /// Writes what is in flight recorders to the trace when they end, instead of dropping it, in
-    /// the parts that are there.
+    /// Writes the contents of flight recorders to the trace at their end, instead of dropping them,
+    /// in the present windows.
     pub(crate) fn keep_flight_recorders(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.recording.drops_flight_recorders = false);
+        self.windows.iter_mut().for_each(|window| window.recording.drops_flight_recorders = false);
     }
 
-    /// What it is in the window of its own user, if it is a session of that user alone.
+    /// Returns the recording in the window of its own user, if it is a session of that user alone.
     pub(crate) fn own(&self) -> Option<&Recording> {
-        self.parts.first().filter(|_| self.is_own()).map(|part| &part.recording)
+        self.windows.first().filter(|_| self.is_own()).map(|window| &window.recording)
     }
 
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC as the trace of its own user has it, in ns: whatever else
-    /// is recorded into it is on the same clock.
+    /// Returns CLOCK_REALTIME − CLOCK_MONOTONIC in the trace of its own user, in ns: other
+    /// recordings into that trace use the same clock.
     pub(crate) fn realtime_offset_ns(&self) -> i64 {
         let own = self.own().and_then(|recording| recording.channels.first());
         own.map_or(self.realtime_offset_ns, |channel| {
@@ -188,49 +189,49 @@ impl Parts {
         })
     }
 
-    /// Whether it is a session of its own user alone.
+    /// Returns true if it is a session of its own user alone.
     fn is_own(&self) -> bool {
         *self.finder.scope() == Scope::Own
     }
 
-    /// Whether it records nothing of programs.
-    pub(crate) fn is_nobodys(&self) -> bool {
-        *self.finder.scope() == Scope::Nobody
+    /// Returns true if it records no user events.
+    pub(crate) fn has_no_users(&self) -> bool {
+        *self.finder.scope() == Scope::NoUser
     }
 
-    fn place(&self, folder: WindowFolder, realtime_offset_ns: Option<i64>) -> PartPlace {
-        PartPlace { root: Arc::clone(&self.root), folder, realtime_offset_ns }
+    fn place(&self, folder: WindowFolder, realtime_offset_ns: Option<i64>) -> TraceLocation {
+        TraceLocation { root: Arc::clone(&self.root), folder, realtime_offset_ns }
     }
 
-    fn enter(&mut self, mut recording: Recording, kept: Option<Kept>) {
+    fn enter(&mut self, mut recording: Recording, kept: Option<OriginFile>) {
         recording.drops_flight_recorders = true;
         recording.activate();
-        let crashes = self.watches_crashes.then(|| Crashes::of(recording.home.uid()));
+        let crashes = self.watches_crashes.then(|| CrashWatch::of(recording.handle.uid()));
         let snapshot_requests = recording.snapshot_requests();
         let stuck = BTreeMap::new();
-        self.parts.push(Part {
+        self.windows.push(SessionWindow {
             recording,
             kept,
             stuck,
             crashes,
             snapshot_requests,
-            stall: Stall::default(),
+            stall: WriteStall::default(),
         });
     }
 
     /// Begins to record a window.
-    fn add(&mut self, home: Home) -> Result<(), RecordError> {
-        let (uid, file) = (home.uid(), home.file());
+    fn add(&mut self, handle: WindowHandle) -> Result<(), RecordError> {
+        let (uid, file) = (handle.uid(), handle.file());
         let number = self.numbers.get(&uid).copied().unwrap_or_default() + 1;
         let folder = WindowFolder { uid, number };
         let uuid = crate::random::random_uuid()?;
         let origin = Origin { uuid, folder, root: self.session.path.clone() };
-        let kept = Kept::new(&self.run, origin)?;
+        let kept = OriginFile::new(&self.run, origin)?;
         // Neither its name nor its place is the window's user's business.
         let session = SessionSettings { name: String::new(), token: None, uuid, path: "".into() };
         let place = self.place(folder, Some(self.realtime_offset_ns));
-        home.limit_patience();
-        match Recording::build_part(home, &session, &place, &self.channels) {
+        handle.limit_patience();
+        match Recording::build_part(handle, &session, &place, &self.channels) {
             Ok(recording) => {
                 self.numbers.insert(uid, number);
                 self.finder.accept(uid);
@@ -245,25 +246,27 @@ impl Parts {
         }
     }
 
-    /// Says which recordings of before had to go for this one.
-    pub(crate) fn tell_given_up(&self, notices: &Notices) {
-        self.parts
+    /// Reports the earlier recordings that were given up for this one.
+    pub(crate) fn report_given_up(&self, notices: &Notices) {
+        self.windows
             .iter()
-            .for_each(|part| crate::window::given_up::tell(&part.recording.home, notices));
+            .for_each(|window| crate::window::given_up::report(&window.recording.handle, notices));
     }
 
-    /// Records windows that have appeared, and ends the parts of those that have gone.
-    pub(crate) fn look_for_windows(&mut self, notices: &Notices) {
+    /// Records windows that have appeared, and ends the recordings in those that were removed.
+    pub(crate) fn find_windows(&mut self, notices: &Notices) {
         if self.is_own() {
-            return self.look_for_own(notices);
+            return self.find_own_window(notices);
         }
         let now = monotonic_ns();
-        let files: Vec<_> = self.parts.iter().map(|part| part.recording.home.file()).collect();
-        for (uid, opened) in self.finder.look(now, &|file| files.contains(&file)) {
-            let added = opened.and_then(|home| self.add(home).map_err(|error| error.to_string()));
+        let files: Vec<_> =
+            self.windows.iter().map(|window| window.recording.handle.file()).collect();
+        for (uid, opened) in self.finder.poll(now, &|file| files.contains(&file)) {
+            let added =
+                opened.and_then(|handle| self.add(handle).map_err(|error| error.to_string()));
             match added {
-                Ok(()) => notices.say(format_args!("user {uid} is recorded, too")),
-                Err(why) => notices.say(format_args!("user {uid} is not recorded: {why}")),
+                Ok(()) => notices.report(format_args!("user {uid} is recorded, too")),
+                Err(why) => notices.report(format_args!("user {uid} is not recorded: {why}")),
             }
             self.keep_alive();
         }
@@ -273,72 +276,74 @@ impl Parts {
         }
     }
 
-    /// Says, once, that the window of the session's own user was removed. Programs that come make
-    /// another one, and nothing else would tell that they are not recorded.
-    fn look_for_own(&mut self, notices: &Notices) {
+    /// Reports, once, that the window of the session's own user was removed. New programs make
+    /// another one, and nothing else would show that they are not recorded.
+    fn find_own_window(&mut self, notices: &Notices) {
         let now = monotonic_ns();
-        let Some(part) = self.parts.first().filter(|_| now >= self.removed_due_ns) else { return };
+        let Some(window) = self.windows.first().filter(|_| now >= self.removed_due_ns) else {
+            return;
+        };
         self.removed_due_ns = now.saturating_add(REMOVED_PERIOD_NS);
-        let home = &part.recording.home;
-        if home.is_where_it_was() {
+        let handle = &window.recording.handle;
+        if handle.is_where_it_was() {
             return;
         }
         self.removed_due_ns = u64::MAX;
-        notices.say(format_args!(
+        notices.report(format_args!(
             "the window {} was removed: programs that start from now on are not recorded, until \
              this session is destroyed and made again (systemd removes what a user has there when \
              he has logged out, unless he lingers: RemoveIPC= in logind.conf(5))",
-            home.path.display()
+            handle.path.display()
         ));
     }
 
-    /// Ends a part whose window was removed and whose processes have ended, if there is one: nobody
-    /// finds it any more.
+    /// Ends the recording in a window that was removed and whose processes have ended, if there is
+    /// one: no process finds it any more.
     fn end_removed(&mut self, notices: &Notices) {
         let is_removed = |place: &usize| {
-            let file = self.parts[*place].recording.home.allocator.file();
+            let file = self.windows[*place].recording.handle.allocator.file();
             file.status().is_ok_and(|status| status.links == 0)
         };
-        let removed: Vec<usize> = (0..self.parts.len()).filter(is_removed).collect();
-        // One in a turn: looking for all processes that stand in a window takes some time, and
-        // anybody may stand in a user's.
-        self.removed_turn = self.removed_turn.wrapping_add(1);
-        let Some(&place) = removed.get(self.removed_turn % removed.len().max(1)) else { return };
-        if self.parts[place].recording.home.window().sweep_processes() > 0 {
+        let removed: Vec<usize> = (0..self.windows.len()).filter(is_removed).collect();
+        // One in a turn: searching all processes that are named in a window takes some time, and a
+        // user may name any in the own window.
+        self.next_removed = self.next_removed.wrapping_add(1);
+        let Some(&place) = removed.get(self.next_removed % removed.len().max(1)) else { return };
+        if self.windows[place].recording.handle.window().sweep_processes() > 0 {
             return;
         }
-        let part = self.parts.remove(place);
-        let uid = part.uid();
-        let (summary, error) = finish(part, &|| false);
-        self.ended.add_part(summary);
+        let window = self.windows.remove(place);
+        let uid = window.uid();
+        let (summary, error) = finish(window, &|| false);
+        self.ended.add_window(summary);
         if let Some(error) = error {
-            notices.say(format_args!("user {uid}: {error}"));
+            notices.report(format_args!("user {uid}: {error}"));
         }
         self.keep_alive();
     }
 
-    /// Does something in each part; parts that are lost by it are let go.
+    /// Applies a change in each window; drops windows that are lost by it.
     fn each(
         &mut self,
-        rule: Rule,
+        policy: FailurePolicy,
         notices: &Notices,
-        what: &mut dyn FnMut(&mut Part) -> Result<(), RecordError>,
+        what: &mut dyn FnMut(&mut SessionWindow) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         if self.is_own() {
-            let own = self.parts.first_mut();
+            let own = self.windows.first_mut();
             return what(own.ok_or(RecordError::Lost("it has ended"))?);
         }
         let (mut done, mut failure, mut lost) = (0, None, Vec::new());
-        for place in 0..self.parts.len() {
-            let part = &mut self.parts[place];
-            part.recording.home.limit_patience();
-            match what(part) {
+        for place in 0..self.windows.len() {
+            let window = &mut self.windows[place];
+            window.recording.handle.limit_patience();
+            match what(window) {
                 Ok(()) => done += 1,
                 Err(error @ RecordError::Lost(_)) => lost.push((place, error)),
                 Err(error) => {
-                    if rule == Rule::Any {
-                        let uid = part.uid();
-                        notices.say(format_args!("not done for user {uid}: {error}"));
+                    if policy == FailurePolicy::AnyOk {
+                        let uid = window.uid();
+                        notices.report(format_args!("not done for user {uid}: {error}"));
                     }
                     failure.get_or_insert(error);
                 }
@@ -347,19 +352,19 @@ impl Parts {
         }
         self.let_go(lost, notices);
         match failure {
-            Some(error) if rule == Rule::Each || done == 0 => Err(error),
+            Some(error) if policy == FailurePolicy::AllOk || done == 0 => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Lets parts go that cannot go on, by their places in order.
+    /// Drops windows that cannot go on, by their indices in order.
     fn let_go(&mut self, lost: Vec<(usize, RecordError)>, notices: &Notices) {
         for (place, error) in lost.into_iter().rev() {
-            let part = self.parts.remove(place);
-            let uid = part.uid();
-            notices.say(format_args!("user {uid} is not recorded any more: {error}"));
-            self.ended.add_part(part.recording.summary());
-            self.finder.refuse(uid, part.recording.home.file(), monotonic_ns());
+            let window = self.windows.remove(place);
+            let uid = window.uid();
+            notices.report(format_args!("user {uid} is not recorded any more: {error}"));
+            self.ended.add_window(window.recording.summary());
+            self.finder.refuse(uid, window.recording.handle.file(), monotonic_ns());
         }
     }
 
@@ -367,44 +372,45 @@ impl Parts {
         self.channels.iter_mut().for_each(|(settings, _)| settings.paused = is_paused);
     }
 
-    /// Lets writers in.
+    /// Admits writers.
     pub(crate) fn start(&mut self) {
         self.set_paused(false);
-        self.parts.iter_mut().for_each(|part| part.recording.start());
+        self.windows.iter_mut().for_each(|window| window.recording.start());
     }
 
     /// Keeps writers out.
     pub(crate) fn stop(&mut self, notices: &Notices) -> Result<(), RecordError> {
         self.set_paused(true);
-        self.each(Rule::Each, notices, &mut |part| part.recording.stop())
+        self.each(FailurePolicy::AllOk, notices, &mut |window| window.recording.stop())
     }
 
-    /// The events that are known in the windows of all parts.
+    /// Returns the events that are known in all of its windows.
     pub(crate) fn known(&self) -> Vec<EventDescription> {
-        let of_part = |part: &Part| publish::known(part.recording.home.window(), "*");
-        self.parts.iter().flat_map(of_part).collect()
+        let of_window =
+            |window: &SessionWindow| publish::known(window.recording.handle.window(), "*");
+        self.windows.iter().flat_map(of_window).collect()
     }
 
-    /// Forgets what was recorded.
+    /// Discards the recorded events.
     pub(crate) fn clear(&mut self, record: bool, notices: &Notices) -> Result<(), RecordError> {
         self.ended.forget_counts();
-        self.each(Rule::Each, notices, &mut |part| part.recording.clear(record))
+        self.each(FailurePolicy::AllOk, notices, &mut |window| window.recording.clear(record))
     }
 
-    /// Writes what is in flight recorders to what `prepare` makes, which is to be settled when all
-    /// is in it.
+    /// Writes the contents of flight recorders to the folder that `prepare` makes, which the caller
+    /// commits once everything is written.
     pub(crate) fn snapshot(
         &mut self,
-        prepare: impl FnOnce() -> Result<Room, RecordError>,
+        prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
         snapshot: &Snapshot,
         notices: &Notices,
-    ) -> Result<(SnapshotFacts, Room), RecordError> {
+    ) -> Result<(SnapshotFacts, PreparedFolder), RecordError> {
         let (last_ns, reason) = (snapshot.last_ns, &snapshot.reason);
         if self.is_own() {
-            let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
+            let own = self.windows.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.snapshot_in(prepare, last_ns, reason);
         }
-        if self.parts.is_empty() && !self.is_nobodys() {
+        if self.windows.is_empty() && !self.has_no_users() {
             let why = "none of the session's users has run a program with events";
             return Err(RecordError::Refused(Refusal::new(why)));
         }
@@ -413,33 +419,35 @@ impl Parts {
 
     fn snapshot_each(
         &mut self,
-        prepare: impl FnOnce() -> Result<Room, RecordError>,
+        prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
         last_ns: Option<u64>,
         reason: &Reason,
         notices: &Notices,
-    ) -> Result<(SnapshotFacts, Room), RecordError> {
+    ) -> Result<(SnapshotFacts, PreparedFolder), RecordError> {
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
-        let room = prepare()?;
-        let mut facts = SnapshotFacts { folder: room.path.clone(), ..SnapshotFacts::default() };
-        self.each(Rule::Any, notices, &mut |part| match part
-            .recording
-            .snapshot_into(&room, since_ts, reason)
-        {
-            Ok(more) => {
-                facts.events += more.events;
-                facts.bytes += more.bytes;
-                Ok(())
-            }
-            Err(error) => {
-                facts.missing.push(format!("user {} is not in it: {error}", part.uid()));
-                Err(error)
-            }
-        })?;
-        Ok((facts, room))
+        let prepared_folder = prepare()?;
+        let mut facts =
+            SnapshotFacts { folder: prepared_folder.path.clone(), ..SnapshotFacts::default() };
+        self.each(
+            FailurePolicy::AnyOk,
+            notices,
+            &mut |window| match window.recording.snapshot_into(&prepared_folder, since_ts, reason) {
+                Ok(more) => {
+                    facts.events += more.events;
+                    facts.bytes += more.bytes;
+                    Ok(())
+                }
+                Err(error) => {
+                    facts.missing.push(format!("user {} is not in it: {error}", window.uid()));
+                    Err(error)
+                }
+            },
+        )?;
+        Ok((facts, prepared_folder))
     }
 
-    /// Ends the session: what is in the buffers goes into the traces. When `interrupted` says so,
-    /// what is left is left to `trackway recover`.
+    /// Ends the session: writes the buffers to the traces. When `interrupted` returns true, the
+    /// rest is left to `trackway recover`.
     pub(crate) fn finish(
         mut self,
         notices: &Notices,
@@ -447,16 +455,17 @@ impl Parts {
     ) -> Result<Summary, RecordError> {
         let is_own = self.is_own();
         let (mut sum, mut failure) = (std::mem::take(&mut self.ended), None);
-        while !self.parts.is_empty() {
-            let part = self.parts.remove(0);
-            let uid = part.uid();
-            let (summary, error) = finish(part, interrupted);
-            sum.add_part(summary);
+        while !self.windows.is_empty() {
+            let window = self.windows.remove(0);
+            let uid = window.uid();
+            let (summary, error) = finish(window, interrupted);
+            sum.add_window(summary);
             match error {
                 None => {}
                 Some(error) if is_own => return Err(error),
                 Some(error) => {
-                    notices.say(format_args!("the trace of user {uid} is not complete: {error}"));
+                    notices
+                        .report(format_args!("the trace of user {uid} is not complete: {error}"));
                     if !matches!(error, RecordError::Lost(_)) {
                         failure.get_or_insert(error);
                     }
@@ -467,21 +476,22 @@ impl Parts {
         failure.map_or(Ok(sum), Err)
     }
 
-    /// One look at all parts; how long until the next, in ns. Those that cannot go on are let go.
+    /// Serves all windows once; returns the time until the next call, in ns. Drops those that
+    /// cannot go on.
     ///
     /// # Errors
     ///
-    /// Of a session of its own user alone: if it cannot be written, which may pass, or cannot go
+    /// In a session of its own user alone: if it cannot be written, which may pass, or cannot go
     /// on.
     pub(crate) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.is_own() {
-            let own = self.parts.first_mut().ok_or(RecordError::Lost("it has ended"))?;
+            let own = self.windows.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.tick(notices);
         }
         let period_ns = self.finder.patience_ns().unwrap_or(IDLE_PERIOD_NS).max(PERIOD_MIN_NS);
         let (mut period_ns, mut lost) = (period_ns, Vec::new());
-        for (place, part) in self.parts.iter_mut().enumerate() {
-            match part.tick(notices) {
+        for (place, window) in self.windows.iter_mut().enumerate() {
+            match window.tick(notices) {
                 Ok(part_ns) => period_ns = period_ns.min(part_ns),
                 Err(error) => lost.push((place, error)),
             }
@@ -490,87 +500,87 @@ impl Parts {
         Ok(period_ns)
     }
 
-    /// Sees how far writers are by now: for whoever asks.
-    pub(crate) fn look(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.recording.look());
+    /// Copies the state of all regions, for a status request.
+    pub(crate) fn poll(&mut self) {
+        self.windows.iter_mut().for_each(|window| window.recording.poll());
     }
 
-    /// What is due however long something else takes.
+    /// Does the work that is due however long something else takes.
     pub(crate) fn keep_alive(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.recording.keep_alive());
+        self.windows.iter_mut().for_each(|window| window.recording.keep_alive());
     }
 
     /// Writes events to the traces at once from now on, or as usual.
     pub(crate) fn set_followed(&mut self, is_followed: bool) {
-        self.parts.iter_mut().for_each(|part| part.recording.set_followed(is_followed));
+        self.windows.iter_mut().for_each(|window| window.recording.set_followed(is_followed));
     }
 
-    /// Reasons for a snapshot that processes have given since this was asked last, as far as it is
-    /// time for another one of their users.
-    pub(crate) fn take_reasons(&mut self) -> Reasons {
-        for part in &mut self.parts {
-            let requests = part.recording.snapshot_requests();
-            let is_asked = std::mem::replace(&mut part.snapshot_requests, requests) != requests;
-            let recording = &part.recording;
-            let crashes = part.crashes.as_mut().map(|crashes| {
-                crashes.look(recording.home.window());
+    /// Returns the triggers for a snapshot since the previous call, as far as another one is due
+    /// for their users.
+    pub(crate) fn take_reasons(&mut self) -> SnapshotTriggers {
+        for window in &mut self.windows {
+            let requests = window.recording.snapshot_requests();
+            let is_asked = std::mem::replace(&mut window.snapshot_requests, requests) != requests;
+            let recording = &window.recording;
+            let crashes = window.crashes.as_mut().map(|crashes| {
+                crashes.poll(recording.handle.window());
                 crashes.take(&recording.process_rules())
             });
-            let reasons = Reasons { is_asked, crashes: crashes.unwrap_or_default() };
-            self.unasked.want(part.recording.home.uid(), reasons);
+            let reasons = SnapshotTriggers { is_asked, crashes: crashes.unwrap_or_default() };
+            self.snapshot_quota.request(window.recording.handle.uid(), reasons);
         }
-        self.unasked.due(monotonic_ns())
+        self.snapshot_quota.due(monotonic_ns())
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to wait for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
-        let crashes = self.parts.iter().filter_map(|part| part.crashes.as_ref());
+        let crashes = self.windows.iter().filter_map(|window| window.crashes.as_ref());
         let names = self.finder.fd().map(Awaited::readable);
-        crashes.flat_map(Crashes::awaited).chain(names)
+        crashes.flat_map(CrashWatch::awaited).chain(names)
     }
 
-    /// What became of the session so far.
+    /// Returns the results of the session so far.
     pub(crate) fn summary(&self) -> Summary {
         let mut sum = self.ended.clone();
-        self.parts.iter().for_each(|part| sum.add_part(part.recording.summary()));
+        self.windows.iter().for_each(|window| sum.add_window(window.recording.summary()));
         sum
     }
 
-    /// Events recorded so far: in the traces, or still in the buffers.
+    /// Returns the number of events recorded so far: in the traces, or still in the buffers.
     pub(crate) fn recorded(&self) -> u64 {
-        let of_parts = self.parts.iter().map(|part| part.recording.totals().events);
+        let of_parts = self.windows.iter().map(|window| window.recording.totals().events);
         of_parts.fold(self.ended.recorded, u64::saturating_add)
     }
 
-    /// Bytes of all traces.
+    /// Returns the bytes of all traces.
     pub(crate) fn bytes(&self) -> u64 {
-        let of_parts = self.parts.iter().map(|part| part.recording.totals().bytes);
+        let of_parts = self.windows.iter().map(|window| window.recording.totals().bytes);
         of_parts.fold(self.ended.bytes, u64::saturating_add)
     }
 
-    /// How the channel of class `class` goes.
+    /// Fills in the status of the channel of class `class`.
     pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
-        for part in &self.parts {
-            part.recording.describe(part.class(class), status);
+        for window in &self.windows {
+            window.recording.describe(window.class(class), status);
         }
     }
 
-    /// How the users' parts go; nothing of a session of its own user alone.
+    /// Returns the status of each user; empty for a session of its own user alone.
     pub(crate) fn users(&self) -> Vec<UserStatus> {
         let mut users: BTreeMap<u32, UserStatus> = BTreeMap::new();
-        for part in self.parts.iter().filter(|_| !self.is_own()) {
-            let (uid, summary) = (part.uid(), part.recording.summary());
+        for window in self.windows.iter().filter(|_| !self.is_own()) {
+            let (uid, summary) = (window.uid(), window.recording.summary());
             let user = users.entry(uid).or_default();
             user.uid = uid;
-            user.recorded = user.recorded.saturating_add(part.recording.totals().events);
+            user.recorded = user.recorded.saturating_add(window.recording.totals().events);
             user.lost = user.lost.saturating_add(summary.lost);
             user.processes = user.processes.saturating_add(summary.processes);
         }
         users.into_values().collect()
     }
 
-    /// Users who are not recorded because there are too many.
-    pub(crate) fn users_beyond(&self) -> usize {
-        self.finder.beyond()
+    /// Returns the number of users that are not recorded because there are too many.
+    pub(crate) fn excess_users(&self) -> usize {
+        self.finder.excess_users()
     }
 }

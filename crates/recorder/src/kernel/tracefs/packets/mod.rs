@@ -1,12 +1,12 @@
-//! Records of tracefs, written as the packets of a trace: turned, asked about, put in order.
+//! Records of tracefs, written as the packets of a trace: converted, filtered, sorted.
 //!
-//! Filters that remember something are asked in the order of time, of all CPUs, as whoever reads
-//! the trace would ask them: so records wait in queues until nothing earlier can come
-//! ([`Output::settle`]). Without such filters nothing waits.
+//! Filters with state have to evaluate the records of all CPUs in the order of time, as a reader of
+//! the trace would: so records wait in queues until no earlier one can arrive
+//! ([`Output::process_until`]). Without such filters no record waits.
 //!
 //! Packets of a flight recorder are held in memory, up to the size of the kernel's buffer, each
-//! with a number: to read the kernel's buffer is to take out what is there, and the next snapshot
-//! is to have it again, in the same packets, so that who merges snapshots has each once.
+//! with a number. Reading the kernel's buffer empties it, and the next snapshot needs the same
+//! events again, in the same packets, so that a merge of snapshots has each once.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -30,11 +30,11 @@ use crate::trace::stream::{Packet, Stream, StreamId};
 
 /// Most bytes of a packet.
 const PACKET_BYTES_MAX: usize = 1 << 16;
-/// Most bytes that wait of one CPU, beyond which no more is read: the kernel's buffer has room, and
-/// counts what it has none for.
+/// Most bytes that wait of one CPU; beyond that no more is read: the kernel's buffer has space, and
+/// counts events that find none.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// How often filters may change while records from before wait to be read; then the oldest ones are
-/// forgotten.
+/// Most changes of filters while earlier records wait to be read; beyond that the oldest filters
+/// are forgotten.
 const FORMER_MAX: usize = 16;
 
 /// A trace that records are written to.
@@ -42,23 +42,23 @@ const FORMER_MAX: usize = 16;
 pub(super) struct Output {
     pub(super) trace: Trace,
     converter: Arc<Converter>,
-    /// What its filters remember.
+    /// The state of its filters.
     memory: FilterState,
-    /// What was asked before, of records from then, the oldest first.
+    /// Former filters for records of their time, the oldest first.
     former: VecDeque<Former>,
-    /// Whether records wait for their turn.
+    /// True if records wait for their turn.
     is_ordered: bool,
     /// Time before which nothing was recorded.
     pub(super) begin_ts: u64,
-    /// Of a flight recorder: how much of what the kernel wrote is held of each CPU, in bytes.
+    /// In a flight recorder, the most bytes written by the kernel that are held of each CPU.
     held_bytes: Option<u64>,
     tracefiles: Tracefiles,
     pub(super) streams: Vec<CpuStream>,
-    /// Room for what a record becomes.
+    /// Buffer for a converted record.
     record: Vec<u8>,
 }
 
-/// What was asked of records from before `until_ts`.
+/// The filters for records from before `until_ts`.
 #[derive(Debug)]
 struct Former {
     until_ts: u64,
@@ -73,30 +73,30 @@ pub(super) struct CpuStream {
     stream: Option<Stream>,
     packet: PacketBuffer,
     queue: Queue,
-    /// Of what was read of it, whether it waits or not.
+    /// Time of the latest record that was read of it, waiting or not.
     last_ts: u64,
-    /// What the kernel says was lost.
+    /// Losses that the kernel reports.
     pub(super) stats: BufferStats,
-    /// Events that pages say were lost before them.
+    /// Events lost before their page, by the pages' counts.
     pub(super) missed: u64,
-    /// Events that could not be written, since there was no room on disk.
+    /// Events that could not be written because the disk was full.
     pub(super) unwritten: u64,
     pub(super) written: u64,
     pub(super) damaged: u64,
-    held: Held,
-    /// What of [`Self::lost`] packets tell.
+    held: HeldPackets,
+    /// The part of [`Self::lost`] that packets report.
     losses: Losses<u64>,
 }
 
 /// Packets of a flight recorder, the oldest first.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Held {
+pub(super) struct HeldPackets {
     packets: VecDeque<Arc<HeldPacket>>,
     /// Number of the next.
     number: u64,
-    /// As many as there were overwritten when the latest one was added.
-    told: u64,
-    /// What the kernel wrote that became these.
+    /// Number of overwritten events when the latest packet was added.
+    reported_overwritten: u64,
+    /// Bytes that the kernel wrote for these records.
     raw_bytes: u64,
     pub(super) bytes: u64,
     pub(super) events: u64,
@@ -127,7 +127,8 @@ struct Waiting {
 }
 
 impl Output {
-    /// Into this trace, from these CPUs; of a flight recorder so much of each is held.
+    /// Makes the output to this trace, from these CPUs; a flight recorder holds so many bytes of
+    /// each.
     pub(super) fn new(
         trace: Trace,
         converter: Arc<Converter>,
@@ -149,16 +150,16 @@ impl Output {
         }
     }
 
-    /// Knows more events from here on.
+    /// Adds events from here on.
     pub(super) fn extend(&mut self, converter: Arc<Converter>) {
         converter.extend_state(&mut self.memory);
         self.is_ordered |= converter.has_state();
         self.converter = converter;
     }
 
-    /// Has records from now on asked what this asks of them; those from before, which may be read
-    /// later, are asked what was asked until now.
-    pub(super) fn ask_anew(&mut self, converter: Arc<Converter>) {
+    /// Replaces the filters for records from now on; earlier records, which may be read later, are
+    /// tested by the former filters.
+    pub(super) fn replace_filters(&mut self, converter: Arc<Converter>) {
         let (memory, until_ts) = (converter.new_state(), monotonic_ns());
         self.is_ordered |= converter.has_state();
         let converter = mem::replace(&mut self.converter, converter);
@@ -169,27 +170,27 @@ impl Output {
         self.former.push_back(Former { until_ts, converter, memory });
     }
 
-    /// Takes the latest [`Self::ask_anew`] back: before, this was asked. Where that is forgotten,
-    /// what it remembers begins anew.
-    pub(super) fn ask_as_before(&mut self, converter: Arc<Converter>) {
+    /// Undoes the latest [`Self::replace_filters`]: restores the former filters. If they are
+    /// forgotten, their state begins again.
+    pub(super) fn restore_filters(&mut self, converter: Arc<Converter>) {
         let is_it = |former: &mut Former| Arc::ptr_eq(&former.converter, &converter);
         match self.former.pop_back_if(is_it) {
             Some(former) => (self.converter, self.memory) = (former.converter, former.memory),
-            None => self.ask_anew(converter),
+            None => self.replace_filters(converter),
         }
     }
 
-    /// Knows that all records from before then were read.
+    /// Notes that all records from before then were read.
     pub(super) fn has_all_until(&mut self, until_ts: u64) {
         self.former.retain(|former| former.until_ts > until_ts);
         let is_waiting = self.streams.iter().any(|stream| !stream.queue.waiting.is_empty());
-        // Behind those that wait others would be out of order.
+        // New records must not overtake those that wait.
         if self.former.is_empty() && !is_waiting {
             self.is_ordered = self.converter.has_state();
         }
     }
 
-    /// Whether filters take the record in [`Self::record`].
+    /// Returns true if filters pass the record in [`Self::record`].
     fn takes(&self, converted: &Converted, occurrence: Occurrence) -> bool {
         let former = self.former.iter().find(|former| occurrence.time_ns < former.until_ts);
         let (converter, memory) =
@@ -201,7 +202,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If it cannot be written; what is lost by that is counted.
+    /// If it cannot be written; the resulting losses are counted.
     pub(super) fn page(
         &mut self,
         place: usize,
@@ -245,22 +246,22 @@ impl Output {
         written
     }
 
-    /// Whether the CPU in this place can be read: not too much of it waits.
+    /// Returns true if the CPU in this place can be read: the queue of its records is not too long.
     pub(super) fn has_room(&self, place: usize) -> bool {
         self.streams[place].queue.bytes.len() <= QUEUE_BYTES_MAX
     }
 
-    /// When the latest record was that was read of the CPU in this place.
+    /// Returns the time of the latest record that was read of the CPU in this place.
     pub(super) fn last_ts(&self, place: usize) -> u64 {
         self.streams[place].last_ts
     }
 
-    /// Has filters asked about records up to `until_ts`: what comes later is later.
+    /// Filters the records up to `until_ts`, before which no further record arrives.
     ///
     /// # Errors
     ///
-    /// As of [`Self::page`].
-    pub(super) fn settle(&mut self, until_ts: u64) -> io::Result<()> {
+    /// See [`Self::page`].
+    pub(super) fn process_until(&mut self, until_ts: u64) -> io::Result<()> {
         let next = |(place, stream): (usize, &CpuStream)| {
             stream.queue.waiting.front().map(|waiting| Reverse((waiting.timestamp, place)))
         };
@@ -316,7 +317,7 @@ impl Output {
             stream.held.add(packet, overwritten, bytes_max);
             return Ok(());
         }
-        // How many packets they would have been nobody knows.
+        // The number of packets that they would have filled is unknown.
         let missing = u64::from(stream.stream.is_none() && stream.overwritten() > 0);
         let length = packet.bytes.len();
         let written = self.append(place, &mut packet, missing);
@@ -336,7 +337,7 @@ impl Output {
             missing,
             events: packet.events,
         };
-        stream.losses.see(stream.lost());
+        stream.losses.observe(stream.lost());
         self.open(place, packet.begin_ts)?.append(&mut packet.bytes, &fields)?;
         self.streams[place].written += packet.events;
         Ok(())
@@ -347,7 +348,7 @@ impl Output {
     pub(super) fn write_held(
         &mut self,
         place: usize,
-        held: &Held,
+        held: &HeldPackets,
         since_ts: u64,
     ) -> io::Result<()> {
         let mut next = 0;
@@ -366,8 +367,8 @@ impl Output {
         written
     }
 
-    /// What is held of the CPU in this place.
-    pub(super) fn held(&self, place: usize) -> &Held {
+    /// Returns the packets that are held of the CPU in this place.
+    pub(super) fn held_packets(&self, place: usize) -> &HeldPackets {
         &self.streams[place].held
     }
 
@@ -384,18 +385,18 @@ impl Output {
         of.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Counts what waits of the CPU's, here and in the kernel's buffer, as lost: it can be written
-    /// nowhere, and it is the end.
-    pub(super) fn lose_the_rest(&mut self, place: usize) {
+    /// Counts the records of the CPU that wait, here and in the kernel's buffer, as lost: they
+    /// cannot be written any more.
+    pub(super) fn count_unwritten_as_lost(&mut self, place: usize) {
         let stream = &mut self.streams[place];
         let waiting = mem::take(&mut stream.queue).waiting.len() as u64;
         let rest = [stream.packet.take().events, waiting, stream.stats.entries];
         stream.unwritten = rest.into_iter().fold(stream.unwritten, u64::saturating_add);
     }
 
-    /// Takes the largest of the streams' last packets out of the trace again, so that there is room
-    /// for what says what was lost: whether there was one. Its events are lost.
-    pub(super) fn give_largest_up(&mut self) -> bool {
+    /// Removes the largest of the streams' last packets from the trace, so that there is space for
+    /// reports of losses. Its events are lost. Returns true if there was one.
+    pub(super) fn drop_largest_packet(&mut self) -> bool {
         let largest = |of: &&mut CpuStream| of.stream.as_ref()?.last_bytes();
         let Some(of) = self.streams.iter_mut().max_by_key(largest) else { return false };
         let Some(events) = of.stream.as_mut().and_then(Stream::cut_last) else { return false };
@@ -404,7 +405,7 @@ impl Output {
         true
     }
 
-    /// Says in the trace what was lost at the end of the CPU's stream.
+    /// Writes the losses at the end of the CPU's stream.
     pub(super) fn close(&mut self, place: usize) -> io::Result<()> {
         let stream = &self.streams[place];
         let discarded = stream.lost();
@@ -419,20 +420,20 @@ impl Output {
         stream.append(&mut empty, &packet)
     }
 
-    /// Has all streams last until then ([`Stream::extend`]).
+    /// Extends all streams until then ([`Stream::extend`]).
     pub(super) fn extend_streams(&mut self, end_ts: u64) {
         let streams = self.streams.iter_mut().filter_map(|of| of.stream.as_mut());
         streams.for_each(|stream| stream.extend(end_ts));
     }
 
-    /// Forgets what was recorded, but for what filters remember.
+    /// Discards the recorded events, but not the state of filters.
     pub(super) fn forget(&mut self) {
         for stream in &mut self.streams {
             *stream = CpuStream { cpu: stream.cpu, ..CpuStream::default() };
         }
     }
 
-    /// Bytes of the trace.
+    /// Returns the bytes of the trace.
     pub(super) fn bytes(&self) -> u64 {
         let of_streams = self.streams.iter().filter_map(|one| one.stream.as_ref());
         of_streams.map(Stream::bytes).fold(self.trace.metadata.bytes(), u64::saturating_add)
@@ -448,16 +449,17 @@ impl CpuStream {
         self.stats.overwritten.max(self.missed).saturating_add(self.held.gone)
     }
 
-    /// Events in files that were deleted for newer ones.
+    /// Returns the number of events in files that were deleted for newer ones.
     pub(super) fn deleted(&self) -> u64 {
         self.stream.as_ref().map_or(0, Stream::deleted)
     }
 }
 
-impl Held {
+impl HeldPackets {
     fn add(&mut self, packet: PacketBuffer, overwritten: u64, bytes_max: u64) {
-        // How many packets they would have been nobody knows.
-        self.number += u64::from(overwritten > mem::replace(&mut self.told, overwritten));
+        // The number of packets that they would have filled is unknown.
+        self.number +=
+            u64::from(overwritten > mem::replace(&mut self.reported_overwritten, overwritten));
         self.raw_bytes += packet.raw_bytes;
         self.bytes += packet.bytes.len() as u64;
         self.events += packet.events;
@@ -491,14 +493,14 @@ impl Queue {
     }
 }
 
-/// Records that will be a packet, behind room for its header.
+/// Records of the next packet, after space for its header.
 #[derive(Debug, Default, Clone)]
 struct PacketBuffer {
     bytes: Vec<u8>,
-    /// What the kernel wrote that became these.
+    /// Bytes that the kernel wrote for these records.
     raw_bytes: u64,
     begin_ts: u64,
-    /// Of the latest record, also of packets before.
+    /// Time of the latest record, also of earlier packets.
     last_ts: u64,
     events: u64,
 }
@@ -536,7 +538,7 @@ impl PacketBuffer {
         self.events += 1;
     }
 
-    /// What is there, and goes on with nothing behind it.
+    /// Takes the contents, and goes on empty.
     fn take(&mut self) -> Self {
         let next = Self { last_ts: self.last_ts, ..Self::default() };
         mem::replace(self, next)

@@ -23,7 +23,7 @@ const FORMAT: &str = "name: made_up\nID: 300\nformat:\n\
     \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
     \tfield:int number;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
 
-/// A page with an event for each of these times and numbers.
+/// Returns a page with an event for each of these times and numbers.
 fn page(events: &[(u64, u32)]) -> Vec<u8> {
     let first = events.first().map_or(0, |&(time, _)| time);
     let mut bytes = first.to_le_bytes().to_vec();
@@ -55,14 +55,14 @@ fn output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (Output, Page
         .expect("it makes sense");
     let asked = [(&event, filters.take(0).expect("it has all"))];
     let converter = Converter::with_filters(asked.into_iter(), common, 3500, vec![Context::Tid]);
-    let place = crate::trace::folder::Place::open(folder).expect("a folder");
+    let place = crate::trace::folder::TraceFolder::open(folder).expect("a folder");
     let trace = Trace::create_kernel(&place, [7; 16], 0, converter.contexts(), Vec::new());
     let (trace, bounds) = (trace.expect("a trace"), Tracefiles::default());
     let output = Output::new(trace, Arc::new(converter), (0, held_bytes), bounds, 0..2);
     (output, PageFormat::parse(PAGE, ENTRY).expect("known"))
 }
 
-/// The numbers in a packet: each record is header, thread, number.
+/// Returns the numbers in a packet: each record is header, thread, number.
 fn numbers(packet: &PacketBuffer) -> Vec<u32> {
     let records = packet.bytes.get(PACKET_HEADER_BYTES..).unwrap_or_default();
     let number = |of: &[u8; 12]| u32::from_le_bytes([of[8], of[9], of[10], of[11]]);
@@ -80,10 +80,10 @@ fn filters_that_remember_are_asked_in_the_order_of_time_of_all_cpus() {
     output.page(1, &page(&second), &format).expect("it waits");
     assert_eq!((output.last_ts(0), output.last_ts(1)), (600, 900));
     assert!(output.streams.iter().all(|stream| stream.packet.events == 0));
-    output.settle(600).expect("room");
+    output.process_until(600).expect("room");
     let taken = |output: &Output| [0, 1].map(|place| numbers(&output.streams[place].packet));
     assert_eq!(taken(&output), [vec![0, 2], vec![]]);
-    output.settle(u64::MAX).expect("room");
+    output.process_until(u64::MAX).expect("room");
     assert_eq!(taken(&output), [vec![0, 2], vec![12]]);
 }
 
@@ -110,33 +110,34 @@ fn records_are_asked_what_was_asked_when_they_were_made() {
     };
     let page = |output: &mut Output, times: &[(u64, u32)]| {
         output.page(0, &page(times), &format).expect("room");
-        output.settle(u64::MAX).expect("room");
+        output.process_until(u64::MAX).expect("room");
         numbers(&output.streams[0].packet.take())
     };
-    output.ask_anew(anew("2"));
+    output.replace_filters(anew("2"));
     let then = output.former[0].until_ts;
-    // Read later, of before and behind.
+    // Read later, from before and after.
     let both = [(then - 3, 1), (then - 2, 2), (then - 1, 3), (then, 4), (then + 1, 5)];
     assert_eq!(page(&mut output, &both), [2, 4, 5]);
-    // The new one takes no more; to be taken back is to ask as before.
+    // The new filter passes no more; undoing it restores the former one.
     assert_eq!(page(&mut output, &[(then + 2, 6)]), [] as [u32; 0]);
-    output.ask_as_before(Arc::clone(&before));
+    output.restore_filters(Arc::clone(&before));
     assert!(Arc::ptr_eq(&before, &output.converter));
     assert_eq!(page(&mut output, &[(then + 3, 7), (then + 4, 8)]), [8]);
     // Also where that is forgotten.
-    output.ask_anew(anew("1"));
+    output.replace_filters(anew("1"));
     output.has_all_until(u64::MAX);
-    output.ask_as_before(Arc::clone(&before));
+    output.restore_filters(Arc::clone(&before));
     assert!(Arc::ptr_eq(&before, &output.converter));
     output.has_all_until(u64::MAX);
-    // Forgotten once all of before is read; what remembers is asked in order no longer then.
-    output.ask_anew(anew("1"));
-    output.ask_anew(Arc::clone(&before));
+    // The former filter is dropped once all earlier records are read; filters with state need no
+    // order from then on.
+    output.replace_filters(anew("1"));
+    output.replace_filters(Arc::clone(&before));
     assert!(output.is_ordered && output.former.len() == 2);
     output.has_all_until(u64::MAX);
     assert!(!output.is_ordered && output.former.is_empty());
     for _ in 0..=FORMER_MAX {
-        output.ask_anew(Arc::clone(&before));
+        output.replace_filters(Arc::clone(&before));
     }
     assert_eq!(output.former.len(), FORMER_MAX);
 }
@@ -151,17 +152,17 @@ fn a_flight_recorder_holds_the_newest_packets_and_each_once() {
         recording.page(0, &page(&times(from)), &format).expect("it is held");
         recording.packet(0).expect("it is held");
     }
-    let held = recording.held(0);
+    let held = recording.held_packets(0);
     assert_eq!((held.events, held.packets.len()), (30, 3));
     assert_eq!(recording.streams[0].overwritten(), 10);
     let last = held.packets.back().expect("packets");
     assert_eq!((last.number, numbers(&last.packet)[0]), (3, 400));
-    // What the kernel overwrote before the next is a gap before it.
+    // Events that the kernel overwrote before the next packet are a gap before it.
     let held = held.clone();
     recording.streams[0].stats.overwritten = 5;
     recording.page(0, &page(&times(500)), &format).expect("it is held");
     recording.packet(0).expect("it is held");
-    assert_eq!(recording.held(0).packets.back().map(|one| one.number), Some(5));
+    assert_eq!(recording.held_packets(0).packets.back().map(|one| one.number), Some(5));
     let other = TemporaryFolder::new();
     let (mut snapshot, _) = output(other.path(), filter, None);
     snapshot.write_held(0, &held, 300).expect("room");

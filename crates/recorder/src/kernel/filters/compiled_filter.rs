@@ -7,20 +7,20 @@ use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::tracefs;
 use trackway_session::{FilterSource, FilterSpec};
 
-/// A filter as it is asked.
-pub(crate) trait Asking: Sized {
-    /// What all of them use together.
+/// A filter compiled for an event by one of the backends.
+pub(crate) trait CompiledFilter: Sized {
+    /// State that all filters share.
     type Memory: std::fmt::Debug;
 
-    /// That of these filters, for so many CPUs of a kernel with these types.
+    /// Makes the state of these filters, for so many CPUs of a kernel with these types.
     fn memory(
         cpus: usize,
         filters: &[FilterSpec],
         btf: Option<&Btf>,
     ) -> std::io::Result<Self::Memory>;
 
-    /// The filter of this object, with this number, for an event; `None`: the event lacks what it
-    /// asks for.
+    /// Compiles this object, with this number, for an event; `None`: the event lacks a field of the
+    /// filter.
     fn make(
         object: &[u8],
         number: usize,
@@ -28,25 +28,26 @@ pub(crate) trait Asking: Sized {
         memory: &mut Self::Memory,
     ) -> Result<Option<Self>, FilterError>;
 
-    /// Whether an event may be asked all of these.
+    /// Checks that an event can have all of these filters.
     fn check(_all: &[Self]) -> Result<(), FilterError> {
         Ok(())
     }
 
-    /// Of the kernel's contexts, by name, which are not there to be asked for: what they are
-    /// instead, and why, if that is known.
-    fn hidden(memory: &Self::Memory, name: &str) -> Option<(&'static str, Option<String>)>;
+    /// Returns the reason why a kernel context of this name is unavailable: its description, and
+    /// the cause, if known.
+    fn missing_context(memory: &Self::Memory, name: &str)
+    -> Option<(&'static str, Option<String>)>;
 
-    /// Of each field of an event why it cannot be asked for, if it cannot.
-    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>>;
+    /// Returns for each field of an event the reason why filters cannot use it, if they cannot.
+    fn unusable_fields(staged: &EventPlan) -> Vec<Option<&'static str>>;
 
-    /// Whether a filter that asks for this field may find it unknown, and then lets the event pass.
+    /// Returns true if a filter may find this field unknown, and then lets the event pass.
     fn may_be_unknown(_staged: &EventPlan, _field: &str) -> bool {
         false
     }
 }
 
-impl Asking for Filter {
+impl CompiledFilter for Filter {
     type Memory = FilterMaps;
 
     fn memory(
@@ -79,12 +80,12 @@ impl Asking for Filter {
         Self::check_steps(all)
     }
 
-    fn hidden(memory: &FilterMaps, name: &str) -> Option<(&'static str, Option<String>)> {
+    fn missing_context(memory: &FilterMaps, name: &str) -> Option<(&'static str, Option<String>)> {
         let hidden = memory.contexts().missing(name)?;
         Some(("what this kernel does not show", Some(hidden.to_string())))
     }
 
-    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>> {
+    fn unusable_fields(staged: &EventPlan) -> Vec<Option<&'static str>> {
         let why = "what is not in this kernel's record";
         let withheld = |step: &Step| matches!(step, Step::Zeros(_)).then_some(why);
         staged.steps.iter().map(withheld).collect()
@@ -95,7 +96,7 @@ impl Asking for Filter {
     }
 }
 
-impl Asking for tracefs::filter::Filter {
+impl CompiledFilter for tracefs::filter::Filter {
     type Memory = ();
 
     fn memory(_: usize, _: &[FilterSpec], _: Option<&Btf>) -> std::io::Result<()> {
@@ -111,13 +112,13 @@ impl Asking for tracefs::filter::Filter {
         Self::new(object, number, staged)
     }
 
-    fn hidden((): &(), name: &str) -> Option<(&'static str, Option<String>)> {
+    fn missing_context((): &(), name: &str) -> Option<(&'static str, Option<String>)> {
         let why = "what records of tracefs do not say (they say tid, cpu_id, preemptible, \
                    need_reschedule and interruptible)";
         tracefs::contexts::Context::named(name).is_none().then_some((why, None))
     }
 
-    fn withheld(staged: &EventPlan) -> Vec<Option<&'static str>> {
+    fn unusable_fields(staged: &EventPlan) -> Vec<Option<&'static str>> {
         let why = "what tracefs does not give";
         let withheld = |is_given: bool| (!is_given).then_some(why);
         tracefs::filter::given_fields(staged).into_iter().map(withheld).collect()

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, Session, state};
 use trackway_recorder::{
-    BufferOptions, ChannelSettings, Home, Notices, RecordError, Recording, SessionSettings,
+    BufferOptions, ChannelSettings, Notices, RecordError, Recording, SessionSettings, WindowHandle,
 };
 use trackway_ring::claim::Claim;
 use trackway_ring::{Memory, Refusal, write_header};
@@ -17,16 +17,16 @@ use trackway_window::{MappedMemory, SessionLayout, Way, Window};
 /// Size of the fake event's payload.
 const BODY_BYTES: usize = 8;
 
-pub(crate) struct World {
+pub(crate) struct TestWindow {
     pub(crate) folder: TemporaryFolder,
     pub(crate) notices: Notices,
 }
 
-impl World {
+impl TestWindow {
     pub(crate) fn new() -> Self {
         Self {
             folder: TemporaryFolder::below(std::path::Path::new("/dev/shm")),
-            notices: Notices::kept(),
+            notices: Notices::in_memory(),
         }
     }
 
@@ -34,8 +34,8 @@ impl World {
         self.folder.join("trace")
     }
 
-    pub(crate) fn home(&self) -> Home {
-        Home::open_in(self.folder.path(), true).expect("a window")
+    pub(crate) fn handle(&self) -> WindowHandle {
+        WindowHandle::open_in(self.folder.path(), true).expect("a window")
     }
 
     pub(crate) fn session(&self) -> SessionSettings {
@@ -45,34 +45,34 @@ impl World {
     /// Builds a session with one channel.
     pub(crate) fn build(
         &self,
-        home: Home,
+        handle: WindowHandle,
         buffers: BufferOptions,
     ) -> Result<Recording, RecordError> {
-        Recording::build(home, &self.session(), &[channel("channel0", buffers)])
+        Recording::build(handle, &self.session(), &[channel("channel0", buffers)])
     }
 
     pub(crate) fn record(&self, buffers: BufferOptions) -> Recording {
-        let mut recording = self.build(self.home(), buffers).expect("a recording");
+        let mut recording = self.build(self.handle(), buffers).expect("a recording");
         recording.activate();
         recording
     }
 
     /// Lets the first slot be taken again, however short it has been free.
     pub(crate) fn let_slots_rest(&self) {
-        let home = self.home();
-        let sessions = (0..SESSIONS_MAX).map(|index| home.window().session(index));
+        let handle = self.handle();
+        let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
         let is_free = |session: &&Session| session.state.load(Ordering::Relaxed) == state::FREE;
         for session in sessions.filter(is_free) {
             session.lease_until_ns.store(0, Ordering::Relaxed);
         }
     }
 
-    /// What a killed recorder leaves, seen by whoever comes next.
+    /// Leaves the state of a killed recorder, as the next recorder finds it.
     pub(crate) fn kill(&self, recording: Recording) {
         drop(recording);
-        let home = self.home();
-        for index in home.window().active_sessions() {
-            home.window().session(index).recorder_pid.store(0, Ordering::Relaxed);
+        let handle = self.handle();
+        for index in handle.window().active_sessions() {
+            handle.window().session(index).recorder_pid.store(0, Ordering::Relaxed);
         }
     }
 
@@ -90,12 +90,12 @@ impl World {
         self.streams().join("index").join(format!("{name}.idx"))
     }
 
-    /// Everything in a stream's file; empty if there is none.
+    /// Reads a stream's file; returns empty contents if there is none.
     pub(crate) fn read(&self, name: &str) -> Contents {
         Contents::of(&self.stream(name))
     }
 
-    /// The same, of a snapshot's.
+    /// Reads a stream of a snapshot.
     pub(crate) fn read_snapshot(&self, snapshot: &Path, name: &str) -> Contents {
         let streams = self.streams();
         let place = streams.strip_prefix(self.trace()).expect("below the trace");
@@ -132,7 +132,7 @@ impl Contents {
     }
 }
 
-/// A channel for the events of `app`.
+/// Returns the settings of a channel for the events of `app`.
 pub(crate) fn channel(name: &str, buffers: BufferOptions) -> ChannelSettings {
     ChannelSettings {
         name: name.into(),
@@ -143,7 +143,7 @@ pub(crate) fn channel(name: &str, buffers: BufferOptions) -> ChannelSettings {
     }
 }
 
-/// What a stream holds.
+/// The contents of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) values: Vec<u64>,
@@ -170,14 +170,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A writer of `app:value`, in the one session that is active, or the first.
-    pub(crate) fn new(home: &Home) -> Self {
-        Self::in_channel(home, 0)
+    /// Makes a writer of `app:value`, in the one session that is active, or the first.
+    pub(crate) fn new(handle: &WindowHandle) -> Self {
+        Self::in_channel(handle, 0)
     }
 
-    /// A writer of `app:value` in the active slot number `place`, counted from the first.
-    pub(crate) fn in_channel(home: &Home, place: usize) -> Self {
-        let window = *home.window();
+    /// Makes a writer of `app:value` in the active slot number `place`, counted from the first.
+    pub(crate) fn in_channel(handle: &WindowHandle, place: usize) -> Self {
+        let window = *handle.window();
         let index = window.active_sessions().nth(place).expect("an active session");
         let layout = SessionLayout::read(&window, index).expect("its layout");
         let mut buffer = [0; 256];
@@ -191,22 +191,22 @@ impl Writer {
         Self { window, layout, event, id, next: 0 }
     }
 
-    /// Whether its event is on in its channel.
+    /// Returns true if its event is on in its channel.
     pub(crate) fn is_on(&self) -> bool {
         self.enabled() >> self.layout.index & 1 != 0
     }
 
-    /// The slot of its channel.
+    /// Returns the slot of its channel.
     pub(crate) fn index(&self) -> usize {
         self.layout.index
     }
 
-    /// The enable word of its event.
+    /// Returns the enable word of its event.
     pub(crate) fn enabled(&self) -> u32 {
         self.window.event(self.event).enabled.load(Ordering::Relaxed)
     }
 
-    /// Number and clock epoch of the open sub-buffer of one of CPU 0's regions.
+    /// Returns the number and clock epoch of the open sub-buffer of one of CPU 0's regions.
     pub(crate) fn open_sub_buffer(&self, way: Way) -> (u64, u64) {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         let index = region.geometry.index_of(region.expected() >> 1);
@@ -217,31 +217,31 @@ impl Writer {
         (index, u64::from_le_bytes(epoch))
     }
 
-    /// The session's generation.
+    /// Returns the session's generation.
     pub(crate) fn generation(&self) -> u64 {
         self.window.session(self.layout.index).generation.load(Ordering::Relaxed)
     }
 
-    /// The value that is emitted next.
+    /// Returns the value that is emitted next.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Says that memory is needed, as who finds none does; the value that is emitted next.
-    pub(crate) fn ask(&self) -> u64 {
+    /// Requests memory, as a writer that finds none does; returns the value that is emitted next.
+    pub(crate) fn request_memory(&self) -> u64 {
         let region = self.layout.region(&self.window, 0, Way::Sequence).expect("CPU 0");
         assert!(region.has_no_memory());
         region.control.wants_memory.store(1, Ordering::Relaxed);
         self.next
     }
 
-    /// Has the region to itself until that is dropped.
+    /// Takes the region's claim until the result is dropped.
     pub(crate) fn hold(&self, way: Way) -> Claim<'static> {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         Claim::take(region, 1).expect("nobody else")
     }
 
-    /// Emits the next value; whether it found room. Counted if not.
+    /// Emits the next value; returns true if it found space. Counted if not.
     pub(crate) fn emit(&mut self, way: Way) -> bool {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         let value = self.next;
@@ -254,7 +254,7 @@ impl Writer {
             let expected = region.expected();
             match region.plan_record(expected, monotonic_ns(), self.id, BODY_BYTES) {
                 Ok((plan, header)) => {
-                    // SAFETY: 32 bytes lie before the body, and words behind it.
+                    // SAFETY: 32 bytes lie before the body, and words after it.
                     unsafe {
                         write_header(bytes.as_mut_ptr().add(32), self.id, plan.timestamp, header);
                         let source = bytes.as_ptr().add(32 - header);
@@ -276,7 +276,7 @@ impl Writer {
         false
     }
 
-    /// Counts a record that found no room.
+    /// Counts a record that found no space.
     pub(crate) fn count_lost(&self, way: Way) {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         region.control.count_discarded(trackway_ring::Discard::Full);

@@ -12,20 +12,21 @@ use trackway_kernel::bpf_program::scope::Scope;
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Way;
 
-use crate::kernel::drain_thread::{Drains, Ended};
+use crate::kernel::drain_thread::{DrainSource, Ended};
 use crate::recording::changes;
-use crate::recording::region::{Closed, Drain, RegionWork, StreamNames};
+use crate::recording::region::{CloseKind, DrainContext, RegionDrain, StreamNames};
 use crate::summary::Summary;
 use crate::trace::layout::{self, Trace};
-use crate::trace::progress_file::Live;
+use crate::trace::progress_file::ProgressFile;
 
-/// How often sub-buffers that are still open are written as far as they are: who follows the trace
-/// sees events that much later at most, and a recorder that is killed loses no more.
+/// Period at which open sub-buffers are written as far as they are filled: readers that follow the
+/// trace see events that much later at most, and a recorder that is killed loses no more.
 const FLUSH_PERIOD: Duration = Duration::from_millis(500);
-/// How much later than its time a record may be committed and still be shown in order.
+/// Longest delay of a commit after its record's time for which the order of events still holds, in
+/// ns.
 const LATE_NS_MAX: u64 = 5_000_000;
 
-/// How many there are, so far.
+/// Numbers of events and bytes so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct KernelCounts {
     /// Committed; at the end, written to the trace.
@@ -33,30 +34,30 @@ pub(super) struct KernelCounts {
     pub(super) overwritten: u64,
     pub(super) deleted: u64,
     pub(super) damaged: u64,
-    /// Committed, and not to be written any more: among what is lost.
+    /// Committed, and not to be written any more: part of the losses.
     pub(super) unwritten: u64,
     pub(super) bytes: u64,
 }
 
 /// The thread's.
 #[derive(Debug)]
-pub(super) struct Drainer {
+pub(super) struct BpfDrain {
     pub(super) buffers: &'static Buffers,
     pub(super) trace: Trace,
     pub(super) begin_ts: u64,
-    pub(super) works: Vec<RegionWork>,
+    pub(super) works: Vec<RegionDrain>,
     pub(super) buffer: Vec<u8>,
-    /// While somebody follows.
-    pub(super) live: Option<Live>,
+    /// Present while a reader follows.
+    pub(super) live: Option<ProgressFile>,
     /// When open sub-buffers were written last.
     pub(super) flushed: Instant,
-    /// What was lost because the kernel passed over programs.
+    /// Events lost because the kernel passed over programs.
     pub(super) missed_lost: u64,
     pub(super) scope: Option<Arc<Scope>>,
 }
 
-/// What is said of a control group that took the place of another one.
-fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
+/// Returns the notice about a control group that replaced another one.
+fn replaced_cgroup_notice((folder, renewed): (&Path, io::Result<()>)) -> String {
     let what = format!("the cgroup {} was made anew: what is in the new one is", folder.display());
     match renewed {
         Ok(()) => format!("{what} recorded, too"),
@@ -64,9 +65,13 @@ fn anew((folder, renewed): (&Path, io::Result<()>)) -> String {
     }
 }
 
-impl Drains for Drainer {
+impl DrainSource for BpfDrain {
     fn news(&mut self) -> Vec<String> {
-        self.scope.iter().flat_map(|scope| scope.refresh_cgroups()).map(anew).collect()
+        self.scope
+            .iter()
+            .flat_map(|scope| scope.refresh_cgroups())
+            .map(replaced_cgroup_notice)
+            .collect()
     }
 
     fn regular_turn(&mut self) -> io::Result<()> {
@@ -83,43 +88,43 @@ impl Drains for Drainer {
     }
 
     fn clear(&mut self) -> io::Result<()> {
-        self.works.iter_mut().for_each(RegionWork::forget);
+        self.works.iter_mut().for_each(RegionDrain::forget);
         changes::remove_streams(&self.trace.channel)
     }
 
     fn close(&mut self) -> io::Result<()> {
-        self.close_streams(Closed::ForGood)
+        self.close_streams(CloseKind::ForGood)
     }
 
-    fn give_largest_up(&mut self) -> bool {
-        let largest = |work: &&mut RegionWork| work.stream.as_ref()?.last_bytes();
+    fn drop_largest_packet(&mut self) -> bool {
+        let largest = |work: &&mut RegionDrain| work.stream.as_ref()?.last_bytes();
         let work = self.works.iter_mut().max_by_key(largest);
-        let is_given_up = work.is_some_and(RegionWork::give_last_up);
+        let is_given_up = work.is_some_and(RegionDrain::drop_last_packet);
         if is_given_up {
-            self.lose_the_rest();
+            self.count_unwritten_as_lost();
         }
         is_given_up
     }
 
-    fn live(&mut self) -> (&Trace, &mut Option<Live>) {
+    fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>) {
         (&self.trace, &mut self.live)
     }
 }
 
-impl Drainer {
-    /// Moves what is complete (or all, if `partial`) to the trace, and gives programs the room; of
-    /// flight recorders if it `is_last`.
+impl BpfDrain {
+    /// Moves complete sub-buffers (or all, if `partial`) to the trace, and frees them for programs;
+    /// flight recorders' only if it `is_last`.
     pub(super) fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
-        self.tell_besides();
+        self.note_uncounted_losses();
         let mut written = Ok(());
         for work in &mut self.works {
-            work.look();
+            work.poll();
             let is_left_to_the_end = work.overwrite && !is_last;
             if is_left_to_the_end {
                 continue;
             }
-            // What one stream finds no room for another one may.
-            let drained = work.drain(&mut Drain {
+            // One stream may find no space where another one does.
+            let drained = work.drain(&mut DrainContext {
                 memory: self.buffers,
                 trace: &self.trace,
                 begin_ts: self.begin_ts,
@@ -138,46 +143,47 @@ impl Drainer {
         written
     }
 
-    /// Has the first stream of each CPU tell what was lost in no region: what interrupted too many
-    /// others; and what the kernel passed over, which it does not say of each CPU, in CPU 0's.
-    pub(super) fn tell_besides(&mut self) {
+    /// Adds losses that no region counts to the first stream of each CPU: events that interrupted
+    /// too many others. Events that the kernel passed over, which it does not count by CPU, are
+    /// added to CPU 0's.
+    pub(super) fn note_uncounted_losses(&mut self) {
         for work in self.works.iter_mut().step_by(LEVELS) {
             let missed = if work.cpu == 0 { self.missed_lost } else { 0 };
             let too_deep = self.buffers.too_deep_on(work.cpu as usize);
-            work.lost_besides = work.lost_besides.max(too_deep.saturating_add(missed));
+            work.lost_uncounted = work.lost_uncounted.max(too_deep.saturating_add(missed));
         }
     }
 
-    /// Counts as lost what was committed and is in no stream; how much that is.
-    pub(super) fn lose_the_rest(&mut self) -> u64 {
-        self.works.iter_mut().map(RegionWork::lose_the_rest).sum()
+    /// Counts committed records that are in no stream as lost; returns their number.
+    pub(super) fn count_unwritten_as_lost(&mut self) -> u64 {
+        self.works.iter_mut().map(RegionDrain::count_unwritten_as_lost).sum()
     }
 
-    /// Says in the trace what was lost at its end.
-    pub(super) fn close_streams(&mut self, how: Closed) -> io::Result<()> {
+    /// Writes the losses at the end of the streams.
+    pub(super) fn close_streams(&mut self, kind: CloseKind) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
         let mut closed = Ok(());
         for work in works {
-            closed = closed.and(work.close(trace, *begin_ts, how));
+            closed = closed.and(work.close(trace, *begin_ts, kind));
         }
         closed
     }
 
-    /// Writes what is left: nothing was recorded after `end_ts`. A flight recorder that is not kept
+    /// Writes the rest: nothing was recorded after `end_ts`. A flight recorder that is not kept
     /// leaves no trace.
     pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<KernelCounts> {
         let is_flight = self.works.iter().any(|work| work.overwrite);
         let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
-            self.works.iter_mut().for_each(RegionWork::look);
+            self.works.iter_mut().for_each(RegionDrain::poll);
             (Ok(()), Ok(()), 0)
         } else {
             let written = self.turn(true, true);
-            self.lose_the_rest();
-            // Where there is no room for a sub-buffer there may be some for empty packets.
+            self.count_unwritten_as_lost();
+            // A disk without space for a sub-buffer may have some for empty packets.
             let closed = self.close_at_end();
-            (written, closed, self.lose_the_rest())
+            (written, closed, self.count_unwritten_as_lost())
         };
-        // Of what little room is left on a full disk, the mark of the trace needs some.
+        // The mark of the trace needs some of the little space on a full disk.
         if written.is_ok() && closed.is_ok() {
             self.works.iter_mut().for_each(|work| work.extend(end_ts));
         }
@@ -190,7 +196,7 @@ impl Drainer {
         let mut summary = Summary::default();
         self.works.iter().for_each(|work| work.add_to(&mut summary));
         KernelCounts {
-            recorded: self.works.iter().map(RegionWork::committed).sum(),
+            recorded: self.works.iter().map(RegionDrain::committed).sum(),
             overwritten: summary.overwritten,
             deleted: summary.deleted,
             damaged: summary.damaged,
@@ -200,8 +206,8 @@ impl Drainer {
     }
 }
 
-/// The regions of all CPUs and levels.
-pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionWork> {
+/// Returns the regions of all CPUs and levels.
+pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionDrain> {
     let cpus = buffers.cpus();
     let streams_of_a_level = (cpus * Way::ALL.len()) as u64;
     let names = |level: usize| {
@@ -214,7 +220,7 @@ pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionWor
     all.filter_map(|(cpu, level)| {
         let region = buffers.region(cpu, level)?;
         let names = Arc::clone(&names[level]);
-        Some(RegionWork::new(region, names, cpu as u32, Way::Sequence, overwrite))
+        Some(RegionDrain::new(region, names, cpu as u32, Way::Sequence, overwrite))
     })
     .collect()
 }

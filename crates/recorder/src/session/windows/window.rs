@@ -1,62 +1,63 @@
-//! A session's part: what it is in one user's window.
+//! A session in one user's window.
 
 use std::collections::BTreeMap;
 
-use crate::control::origin_file::Kept;
+use crate::control::origin_file::OriginFile;
 use crate::error::RecordError;
 use crate::notices::Notices;
 use crate::recording::Recording;
-use crate::session::crash_watch::Crashes;
-use crate::session::write_stall::Stall;
+use crate::session::crash_watch::CrashWatch;
+use crate::session::write_stall::WriteStall;
 use crate::summary::Summary;
 use crate::window::settings::ChannelSettings;
 
-/// What a session is in one window.
+/// A session in one window.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct SessionWindow {
     pub(super) recording: Recording,
-    /// Where its trace is, for whoever recovers it; none where that stands in the window.
-    pub(super) kept: Option<Kept>,
-    /// Channels that could not be replaced here: what the session calls the new one, and the one
+    /// The origin file, for recovery; `None` if the window itself has the path of the trace.
+    pub(super) kept: Option<OriginFile>,
+    /// Channels that could not be replaced here: the session's class of the new one, and the class
     /// that goes on in its place.
     pub(super) stuck: BTreeMap<u32, u32>,
-    pub(super) crashes: Option<Crashes>,
-    /// Requests of programs for snapshots, when they were looked at last.
+    pub(super) crashes: Option<CrashWatch>,
+    /// Requests of programs for snapshots at the latest check.
     pub(super) snapshot_requests: u32,
-    /// What keeps its trace from being written, if anything does: no other part waits for that.
-    pub(super) stall: Stall,
+    /// The error that keeps its trace from being written, if any: other windows do not wait for
+    /// that.
+    pub(super) stall: WriteStall,
 }
 
-impl Part {
-    /// One look at it; how long until the next, in ns. Where it cannot be written, which may pass,
-    /// it is left alone for a while.
+impl SessionWindow {
+    /// Serves it once; returns the time until the next call, in ns. If it cannot be written, which
+    /// may pass, it is left alone for a while.
     pub(super) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.stall.rest_ns() > 0 {
             self.recording.check_window()?;
             self.recording.keep_alive();
             return Ok(self.stall.rest_ns());
         }
-        let (who, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
+        let (prefix, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
         let bytes = self.recording.totals().bytes;
         match ticked {
             Ok(period_ns) => {
-                self.stall.look(bytes, &who, notices);
+                self.stall.note_success(bytes, &prefix, notices);
                 Ok(period_ns)
             }
             Err(error @ RecordError::Lost(_)) => Err(error),
             Err(error) => {
                 self.recording.keep_alive();
-                self.stall.begin(&error, bytes, &who, notices);
+                self.stall.begin(&error, bytes, &prefix, notices);
                 Ok(self.stall.rest_ns())
             }
         }
     }
 
     pub(super) fn uid(&self) -> u32 {
-        self.recording.home.uid()
+        self.recording.handle.uid()
     }
 
-    /// What a channel of the session is called here.
+    /// Returns the class of a channel of the session in this window.
     pub(super) fn class(&self, class: u32) -> u32 {
         self.stuck.get(&class).copied().unwrap_or(class)
     }
@@ -69,12 +70,12 @@ impl Part {
     ) -> Result<(), RecordError> {
         let own = self.class(old);
         if !self.recording.has_channel(own) {
-            // There was no room for the one before.
+            // There was no space for the previous one.
             return self.recording.add_channel(settings, class);
         }
         let replaced = self.recording.replace_channel(own, settings, class);
         if replaced.is_err() && self.recording.has_channel(own) {
-            // It goes on with what it has.
+            // It goes on with its settings.
             self.stuck.insert(class, own);
         }
         replaced
@@ -90,10 +91,14 @@ impl Part {
     }
 }
 
-/// Ends a part: what there was. Where it cannot be ended, what is left is for `trackway recover`.
-pub(super) fn finish(part: Part, interrupted: &dyn Fn() -> bool) -> (Summary, Option<RecordError>) {
-    let Part { recording, kept, .. } = part;
-    recording.home.limit_patience();
+/// Ends a session in one window; returns its results. If that fails, the rest is left to `trackway
+/// recover`.
+pub(super) fn finish(
+    window: SessionWindow,
+    interrupted: &dyn Fn() -> bool,
+) -> (Summary, Option<RecordError>) {
+    let SessionWindow { recording, kept, .. } = window;
+    recording.handle.limit_patience();
     let before = recording.summary();
     match recording.finish(interrupted) {
         Ok(summary) => {
