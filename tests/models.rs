@@ -27,7 +27,7 @@ fn check(world: &World, at: &Path, model: &str) -> Option<Output> {
     Some(output)
 }
 
-/// Whether all is as expected, and something was looked at.
+/// Checks that the model checker reports the expected outcome and has examined some states.
 fn is_as_expected(model: &str) {
     let world = World::new(&format!("models-{model}"));
     let Some(output) = check(&world, &source_dir(), model) else { return };

@@ -27,7 +27,7 @@ use trackway_tests::{Summary, World, skipped};
 
 /// Longer than any of these takes; the program ends by itself after it.
 const LONG_MS: u64 = 60_000;
-/// How long the slowest thing that is waited for may take.
+/// Longest time that a test waits for the slowest condition.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Enough memory for all that a scene records before it is cut short.
 const ROOMY: [&str; 2] = ["--buffer-size=64M", "--sub-buffers=64"];
@@ -145,7 +145,7 @@ impl Scene {
         window::expect_nothing_left(&self.world, wrong);
     }
 
-    /// How many events have somebody's bit.
+    /// Returns the number of events that a session has enabled.
     fn events_enabled(&self) -> usize {
         window::events_enabled(&window::fixed_part(&self.world))
     }

@@ -258,7 +258,7 @@ fn strong_orderings_are_argued() {
     assert!(bad.is_empty(), "without an ORDERING line:\n{}", bad.join("\n"));
 }
 
-/// Where text for people is written without the crate `console`, and why.
+/// Sources that write text for people without the crate `console`, with the reason.
 const WRITES_ITSELF: [&str; 6] = [
     // It is what all others write through.
     "crates/console/src/",
@@ -314,8 +314,8 @@ fn text_for_people_passes_the_console() {
     assert!(bad.is_empty(), "{why}:\n{}", bad.join("\n"));
 }
 
-/// Whether a line of code declares that a type holds an [`std::io::Error`]: as a variant's or a
-/// structure's member, not as a parameter, a result or a value.
+/// Returns true if a line of code declares that a type holds an [`std::io::Error`]: as a member of
+/// a variant or a structure, not as a parameter, a result or a value.
 fn holds_io_error(code: &str) -> bool {
     let code = code.trim().replace("std::io::Error", "io::Error");
     let is_declaration =

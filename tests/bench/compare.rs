@@ -1,5 +1,5 @@
-//! `trackway bench`: what is misspelt, what is kept of a run that is interrupted, its page, and two
-//! runs compared. No time is asserted.
+//! `trackway bench`: misspelt names, the results of an interrupted run, its page, and the
+//! comparison of two runs. No time is asserted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ fn the_command_of_a_figure_repeats_it() {
         let out = out.to_str().expect("a path");
         let output = bench(&world, &[arguments, &["--out", out]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        // It is told how long it takes where nobody looks at a terminal, too.
+        // The expected duration is also printed without a terminal.
         let said = text(&output.stderr);
         assert!(
             said.starts_with("at most about ") && said.contains(" s, with results in "),

@@ -24,7 +24,7 @@ fn is(row: &Value, member: &str, what: &str) -> bool {
     row[member].as_str().expect("text") == what
 }
 
-/// Those of a tracer that were measured.
+/// Returns the measured rows of a tracer.
 fn measured<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     let is_one = |row: &&Value| is(row, "tracer", tracer) && is(row, "status", "measured");
     rows.iter().filter(is_one).collect()

@@ -9,7 +9,8 @@ fn rows(suite: &str, tracers: &str) -> Option<Vec<Value>> {
     bench::rows(&World::new(&format!("bench-{suite}")), suite, tracers)
 }
 
-/// Whether it was measured, with all of its events; absent must say why.
+/// Returns true if a row was measured with all of its events. Panics if an absent row has no
+/// reason.
 fn is_measured(row: &Value) -> bool {
     let is_measured = bench::is_measured(row);
     if is_measured && row["emitted"].is_u64() {

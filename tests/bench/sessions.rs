@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use trackway_tests::bench::{is_accounted_for, is_measured, number, of, report, row, rows_of};
 use trackway_tests::{World, has, skipped};
 
-/// How long what was killed, and what it had started, has to be gone.
+/// Time in which killed processes, and those that they had started, must be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// RUN the suite, once. EXPECT every event in every session to be somewhere, in each of them; as

@@ -68,7 +68,7 @@ fn misuse_is_refused_in_words_that_help() {
     misuse_is_refused(&world, "misuse", &languages);
 }
 
-/// What `values.c` prints, to the byte: the payload layout is a contract.
+/// Output of `values.c`, to the byte: the payload layout is a contract.
 const VALUES: &str = "\
 registrations 1, enabled 0, evaluated 0
 levels 0 14, label has 1 field: a shape 5 scalar 2 red=0..0 green=1..5; \
@@ -129,7 +129,7 @@ fn a_string_that_changes_meanwhile_leaves_a_whole_record() {
     }
 }
 
-/// What `program` says with two plugins, sorted: each module's note, each event once a module.
+/// Output of `program` with two plugins, sorted: each module's note, and each event once a module.
 const MODULES: &str = "  program:only level 5 fields 0
   shared:unused level 14 fields 1
   shared:unused level 14 fields 1

@@ -12,7 +12,7 @@ use crate::support::{
     build, dialects, in_parallel, installed, instructions, misuse_is_refused, run, takes,
 };
 
-/// What `cxx_containers.cc` prints, to the byte, whatever the standard.
+/// Output of `cxx_containers.cc`, to the byte, whatever the standard.
 const CONTAINERS: &str = "\
 evaluated 0
 strings 20 6c69746572616c0001070000006c69746572616c
@@ -65,7 +65,7 @@ cut 4000 cut
 evaluated 3
 ";
 
-/// What `cxx_scopes.cc` prints: each begin with its end, in the reverse order.
+/// Output of `cxx_scopes.cc`: each begin with its end, in reverse order.
 const SCOPES: &str = "\
 evaluated 0
 named_begin, depth 1, level 14, more 14
@@ -225,7 +225,7 @@ fn misuse_of_cxx_is_refused_in_words_that_help() {
     misuse_is_refused(&world, "misuse_cxx", &[(&["g++", "clang++"], &["-std=c++17"])]);
 }
 
-/// What a call does while it is off, up to its branch: loads, other instructions.
+/// Counts the instructions of a disabled call up to its branch: loads, and other instructions.
 fn before_branch(code: &[String]) -> (usize, usize) {
     let before = code.iter().take_while(|one| !one.starts_with('j'));
     let (loads, others): (Vec<&String>, Vec<&String>) = before.partition(|one| one.contains('('));

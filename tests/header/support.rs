@@ -13,7 +13,7 @@ pub(crate) fn source(name: &str) -> PathBuf {
     source_dir().join("tests/header").join(name)
 }
 
-/// Those of these compilers that are installed; says which are not.
+/// Returns the compilers that are installed; prints those that are not.
 pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str> {
     let (here, missing): (Vec<&str>, Vec<&str>) =
         compilers.iter().copied().partition(|name| has(name));
@@ -23,7 +23,7 @@ pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str>
     here
 }
 
-/// Whether a compiler takes these flags at all, by compiling an empty program.
+/// Returns true if a compiler accepts these flags, by compiling an empty program.
 pub(crate) fn takes(world: &World, compiler: &str, flags: &[&str]) -> bool {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let name = format!("empty{}", NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -1,6 +1,6 @@
-//! `trackway doctor`: what it says of places where recording works, works a little, or does not.
-//! Wherever it says that recording works, `trackway record` must start its command, and nowhere
-//! else.
+//! `trackway doctor`: its report of environments where recording works, works partly, or does not
+//! work. If it reports that recording works, `trackway record` must start its command; otherwise it
+//! must not.
 //!
 //! Mounts are made in private namespaces of child processes and end with them.
 
@@ -13,7 +13,7 @@ use trackway_tests::{
     World, build_dir, copy_program, has, is_lockless, is_root, skipped, source_dir,
 };
 
-/// What doctor said.
+/// Report of doctor.
 struct Report {
     /// Its exit status was 0.
     is_success: bool,
@@ -22,8 +22,8 @@ struct Report {
 }
 
 impl Report {
-    /// Of doctor in `world`, run by `sh` after the commands `setup`, there with `trackway record`,
-    /// whose exit status must agree.
+    /// Runs doctor in `world`, by `sh` after the commands `setup`. Runs `trackway record` there,
+    /// too: its exit status must agree.
     fn after(world: &World, wrapper: &[&str], setup: &str) -> Self {
         let report = Self::only(world, wrapper, setup);
         let trace = world.path("trace-of-doctor");
@@ -49,7 +49,7 @@ impl Report {
         Self { is_success, json }
     }
 
-    /// Of doctor in `world` as it is.
+    /// Runs doctor in the unchanged `world`.
     fn of(world: &World) -> Self {
         Self::after(world, &[], "")
     }
@@ -77,7 +77,8 @@ fn run_after(world: &World, wrapper: &[&str], setup: &str, verb: &[&str]) -> Com
     command
 }
 
-/// What runs a command in a mount namespace of its own, or `None` (said so).
+/// Returns the command that runs another one in a mount namespace of its own; or `None`, after
+/// printing the reason.
 fn namespace() -> Option<&'static [&'static str]> {
     let wrapper: &[&str] = if is_root() { &["unshare", "-m"] } else { &["unshare", "-r", "-m"] };
     let probe = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();

@@ -1,4 +1,4 @@
-//! What the documents say is what happens: the README's commands, the demo, the installation.
+//! Statements of the documents, run as tests: the README's commands, the demo, the installation.
 
 use std::fs;
 use std::path::PathBuf;

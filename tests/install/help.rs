@@ -13,14 +13,14 @@ use trackway_tests::{World, build_dir, has, has_kernel_events, is_root, skipped}
 /// A screen of 40 lines, less the prompt.
 const LINES_MAX: usize = 39;
 const COLUMNS: usize = 80;
-/// nobody, on Debian.
+/// The user `nobody` on Debian.
 const OTHER_USER: u32 = 65_534;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// What `trackway WORDS` prints in 80 columns.
+/// Returns the output of `trackway WORDS` in 80 columns.
 fn page(world: &World, words: &[&str]) -> String {
     let output = world.trackway(words).env("COLUMNS", "80").output().expect("it runs");
     assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
@@ -265,7 +265,7 @@ fn without_the_rights_of_root_the_suggested_commands_work() {
     }
 }
 
-/// As docs/guides/kernel.md has it for services.
+/// Services have these capabilities in docs/guides/kernel.md.
 #[test]
 fn capabilities_are_enough_to_record_kernel_events() {
     let world = World::new("help-capabilities");

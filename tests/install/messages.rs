@@ -1,8 +1,8 @@
 //! Messages about errors of the system: what happened, to what, in words, without the number that
 //! the standard library adds ("os error 2").
 //!
-//! The commands show what people get to read. The machine code of the whole program shows that
-//! nothing else displays a [`std::io::Error`]: whoever does has the address of its `Display`.
+//! The commands show the texts. The machine code of the whole program shows that no other code
+//! displays a [`std::io::Error`]: such code would contain the address of its `Display`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use trackway_tests::{World, build_dir, has, skipped, source_dir};
 
-/// What `trackway` writes to standard error, and that it fails.
+/// Runs `trackway`, which must fail, and returns its standard error.
 fn message(world: &World, words: &[&str]) -> String {
     let output = world.trackway(words).stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -175,8 +175,8 @@ fn passes_on(name: &str) -> bool {
             .any(|implementation| name.contains(implementation))
 }
 
-/// Where this workspace's code displays what the function `display` does, directly or through
-/// functions that pass it on: places, and the names of their functions.
+/// Returns the places where this workspace's code calls `display`, directly or through functions
+/// that pass it on, with the names of the calling functions.
 fn displays(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String> {
     let names: HashMap<u64, &String> =
         code.functions.iter().map(|(name, address)| (*address, name)).collect();
@@ -252,7 +252,8 @@ fn shown_in_a_text(error: &std::io::Error) -> String {
     format!("it cannot be read: {}", &error)
 }
 
-/// Where functions of a program that have `own` in their names display a [`std::io::Error`].
+/// Returns the places where functions of a program that have `own` in their names display a
+/// [`std::io::Error`].
 fn displays_of_system_errors(program: &Path, own: &str) -> BTreeMap<u64, String> {
     let code = MachineCode::read(program);
     let is_display = |name: &&String| {

@@ -1,4 +1,4 @@
-//! What a terminal is sent: names that are hostile, escaped; colours, where they are wanted.
+//! Text on terminals: hostile names are escaped, and colours appear where they are enabled.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -326,7 +326,7 @@ fn pipes_get_colours_only_if_they_are_asked_for() {
     let plain = print(&[]).stdout;
     assert_eq!(plain, print(&["--color", "never"]).stdout);
     let coloured = String::from_utf8(print(&["--color", "always"]).stdout).expect("UTF-8");
-    // Whoever shows colours has a terminal: names are escaped as for one.
+    // Coloured output is for terminals: names are escaped as for one.
     assert!(coloured.contains(&format!("\x1b[1m{SHOWN}\x1b[0m: ")), "{coloured:?}");
     let told = OnTerminal { status: print(&[]).status, bytes: coloured.into_bytes() };
     assert_harmless(&told, "--color always");

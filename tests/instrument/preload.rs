@@ -56,7 +56,7 @@ fn assert_same(expected: &[String], found: &[String]) {
     assert_eq!(expected.len(), found.len(), "{:?}", found.get(expected.len()));
 }
 
-/// How often there is each name, as `NAME COUNT`.
+/// Returns the number of occurrences of each name, as `NAME COUNT`.
 fn counts(events: &[String]) -> Vec<String> {
     let mut counts = BTreeMap::new();
     for event in events {
@@ -90,7 +90,8 @@ fn signal_handlers_that_post_or_jump_out_of_a_wait_are_recorded() {
     assert_same(&expected, &found);
 }
 
-/// A handler that interrupts a lock is not in it, and nobody is in a lock that was left by a jump.
+/// A handler that interrupts a lock function is not inside it, and a jump out of a lock function
+/// leaves it.
 #[test]
 fn signal_handlers_that_post_or_jump_out_of_a_lock_are_recorded() {
     let world = World::new("preload-jumps");
@@ -121,7 +122,7 @@ fn what_is_given_away_is_recorded_before_somebody_has_it() {
     assert!(expected.len() >= 20, "{} events", expected.len());
 }
 
-/// Locks are given back in the trace before somebody else has them.
+/// In the trace, a lock's release precedes its next acquisition.
 #[test]
 fn no_lock_has_two_holders_in_the_trace() {
     let world = World::new("preload-order");
@@ -289,7 +290,7 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     }
 }
 
-/// exit() waits for nobody in the loader: nor must the helper.
+/// exit() does not wait for threads in the loader, and the helper must not either.
 #[test]
 fn programs_end_with_the_dl_helper_whoever_is_in_the_loader() {
     let world = World::new("preload-exit");
@@ -336,7 +337,7 @@ fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
     assert!(loads.any(|event| event.contains(&path)), "{found:#?}");
 }
 
-/// What is not to be found in the system's folders is not found there with the helper.
+/// An object that is not in the system's folders is not found with the helper either.
 #[test]
 fn objects_without_default_folders_keep_to_that_with_the_dl_helper() {
     let world = World::new("preload-nodefaultlib");
@@ -411,7 +412,7 @@ fn helpers_export_what_they_wrap_and_nothing_else() {
     assert!(seen.len() > 100, "{} functions", seen.len());
 }
 
-/// What the guide says that the helpers leave out, they do.
+/// The guide lists the functions that the helpers leave out.
 #[test]
 fn the_guide_lists_functions_that_are_not_wrapped() {
     if !has("readelf") {
@@ -662,7 +663,7 @@ fn real_programs_run_under_all_helpers_as_without() {
         same(&alone, &recording.output, &what);
         assert!(recording.summary.recorded > 100, "{what}: {}", recording.messages());
         assert_eq!(recording.summary.lost, 0, "{what}: {}", recording.messages());
-        // Loaded, but nobody records.
+        // Loaded, without a recording.
         let libraries: Vec<PathBuf> = HELPERS.iter().map(|helper| library(helper)).collect();
         let names: Vec<&str> = libraries.iter().filter_map(|path| path.to_str()).collect();
         let agent = build_dir().join("libtrackway.so");

@@ -12,7 +12,7 @@ use trackway_tests::{World, build_dir, has, skipped, source_dir};
 #[derive(Debug, Clone, Copy)]
 struct Profile {
     name: &'static str,
-    /// What makes it, for cargo; it has a folder of its own.
+    /// Options for cargo that make the program, which has a target folder of its own.
     options: &'static [&'static str],
 }
 
@@ -93,7 +93,7 @@ fn record_with<S: AsRef<OsStr>>(world: &World, options: &[&str], command: &[S]) 
     text.lines().map(event).collect()
 }
 
-/// What the example `values` says, where `ä…` stands for a long text and `7…` for many numbers.
+/// Output of the example `values`, where `ä…` stands for a long string and `7…` for many numbers.
 const VALUES: &str = "\
 values:integers: { a = -1, b = -2, c = -3, d = -9223372036854775808, e = 255, f = 65535, \
 g = 4294967295, h = 18446744073709551615, i = -5, j = 6 }
@@ -407,8 +407,8 @@ fn spans_that_end_in_other_threads_add_up() {
     }
 }
 
-/// Whatever the threads of a program are about when it forks, and whoever allocates: no process of
-/// it waits for ever. (So many events at a time may be lost: that is of no matter here.)
+/// No process waits for ever, whatever the program's threads do when it forks, and whichever code
+/// allocates. (So many simultaneous events may be lost; that does not matter here.)
 #[test]
 fn spans_go_on_in_forked_children_and_in_allocators() {
     let world = World::new("rust-forks");
@@ -485,7 +485,7 @@ fn a_program_that_speaks_through_log_is_traced_by_one_line() {
     assert_eq!(without_lines, expected);
 }
 
-/// What a call costs while it is off, as far as machine code shows.
+/// Cost of a disabled call, as far as machine code shows it.
 #[test]
 fn a_call_that_is_off_is_two_loads_and_a_branch() {
     if !cfg!(target_arch = "x86_64") || !has("objdump") {

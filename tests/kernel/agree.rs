@@ -41,10 +41,10 @@ const EVENTS: [&str; 14] = [
     "signal:signal_deliver",
     "exceptions:page_fault_user",
 ];
-/// What ends the programs' names, by which they are found in the trace.
+/// Suffix of the programs' names, by which they are found in the trace.
 const PROGRAM: &str = "/agree\"";
 
-/// Whether there is something to compare with `observer`; else it is said what is missing.
+/// Returns true if `observer` works here; otherwise prints what is missing.
 fn is_here(world: &World, observer: &str) -> bool {
     if !has(observer) {
         skipped(format!("{observer} is not installed"));
@@ -53,16 +53,17 @@ fn is_here(world: &World, observer: &str) -> bool {
     has_kernel_events(world)
 }
 
-/// What a recording of COMMAND came to: our counts, and how many more there may have been, because
-/// the kernel passed over our programs while another was under way (or another's, which it counts
-/// together).
+/// Recording of a command, with the number of events that may be missing. The kernel skips a
+/// program of ours while another BPF program runs on the same CPU; it counts the skips of all
+/// programs of the machine together.
 struct Ours {
     lines: Vec<String>,
     missed: u64,
 }
 
-/// Records `events` of `command`, in memory that is enough for all; again, a few times, if the
-/// kernel has passed over some, of anybody's: then nobody knows whose, and counts are a range.
+/// Records `events` of `command`, with enough memory for all of them. Tries again a few times if
+/// the kernel skipped BPF programs: it does not report whose programs it skipped, so the counts are
+/// then a range.
 fn record(world: &World, events: &str, command: &[&str]) -> Ours {
     const TRIES_MAX: usize = 4;
     for _ in 1..TRIES_MAX {
@@ -115,7 +116,7 @@ impl Ours {
         counts
     }
 
-    /// Compares with what somebody else counted, by the same names.
+    /// Compares with the counts of another observer, which has the same names.
     fn check(&self, ours: &Counts, theirs: &Counts) {
         for (name, theirs) in theirs {
             let ours = ours.get(name).copied().unwrap_or(0);
@@ -137,7 +138,7 @@ fn number(line: &str, field: &str) -> Option<u64> {
     rest.split([' ', ',']).next()?.parse().ok()
 }
 
-/// As a trace names what the kernel calls `subsystem:name`.
+/// Returns the name that a trace has for the kernel's `subsystem:name`.
 fn in_traces(event: &str) -> String {
     let name = event.split(':').next_back().unwrap_or_default();
     match name.split_once("sys_") {
@@ -175,7 +176,7 @@ fn perf_counts_as_many_of_each_event() {
     };
     let theirs: Counts = text.lines().filter_map(count).collect();
     assert_eq!(theirs.len(), EVENTS.len(), "{text}");
-    // That the program did what it says, and nobody counted nothing.
+    // The program did as documented, and the other observer counted something.
     assert_eq!((theirs["sched_process_exec"], theirs["sched_process_fork"]), (5, 17), "{text}");
     assert!(theirs.values().all(|&count| count >= 5), "{text}");
     ours.check(&ours.counts(PROGRAM), &theirs);
@@ -260,7 +261,7 @@ fn check_calls(ours: &Ours, program: &str, text: &str) -> Counts {
     theirs
 }
 
-/// Whether strace can follow a program.
+/// Returns true if strace can follow a program.
 fn can_strace(world: &World) -> bool {
     let output = world.command("strace").args(["-o", "/dev/null", "true"]).output();
     let can = output.expect("it runs").status.success();
@@ -270,7 +271,7 @@ fn can_strace(world: &World) -> bool {
     can
 }
 
-/// What of the kernel is recorded beside strace.
+/// Kernel events that are recorded while strace runs.
 const CALLS: &str = "syscalls,sched:sched_process_fork,sched:sched_process_exec";
 
 /// RUN a compiler, with what it starts, followed by strace. EXPECT as many of each call.

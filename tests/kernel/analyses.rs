@@ -7,8 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use trackway_tests::{World, has, has_kernel_events, skipped};
 
-/// What lttng-analyses has recorded for itself by `lttng-analyses-record`, by the kernel's names:
-/// of the program.
+/// Kernel events that `lttng-analyses-record` enables, as far as the program causes them.
 const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sched_migrate_task,\
                       sched_process_fork,sched_process_exec,sched_process_exit,sched_pi_setprio,\
                       block:block_rq_complete,block:block_rq_issue,block:block_bio_remap,\
@@ -36,7 +35,7 @@ const TOOLS_OF_ALL: [&str; 5] = ["cputop", "irqstats", "irqfreq", "irqlog", "iol
 /// Bytes that the program's main thread writes to its file, and reads from it.
 const WRITTEN: u64 = 300 * 4096;
 const READ: u64 = 70 * 1000;
-/// What it calls how often.
+/// System calls of the program, with their numbers.
 const CALLS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("wait4", 8)];
 
 /// A trace of the program, or of everything while it runs, and what is known of it.
@@ -76,7 +75,8 @@ fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
 }
 
 impl Recorded {
-    /// What a tool prints. (The first one asks babeltrace whether all is well, which takes long.)
+    /// Runs a tool and returns its output. (The first run also validates the trace with babeltrace,
+    /// which takes long.)
     fn run(&self, tool: &str, options: &[&str]) -> String {
         let mut command = Command::new(format!("lttng-{tool}"));
         let is_first = tool == TOOLS[0] || tool == TOOLS_OF_ALL[0];
@@ -84,7 +84,7 @@ impl Recorded {
         let output = command.args(options).arg(&self.folder).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tool}: {said}");
-        // Of an enumeration nobody knows the number.
+        // An enumeration has a label for every value.
         assert!(!said.contains("Unknown value"), "{tool}: {said}");
         String::from_utf8(output.stdout).expect("text")
     }
@@ -116,15 +116,15 @@ impl Recorded {
         row
     }
 
-    /// How many records there are of an event, with these words.
+    /// Returns the number of records of an event that contain these words.
     fn count(&self, event: &str, words: &str) -> u64 {
         let event = format!(" {event}: ");
         let is_it = |line: &&String| line.contains(&event) && line.contains(words);
         self.lines.iter().filter(is_it).count() as u64
     }
 
-    /// Whether on each CPU the thread makes calls to which the last switch went: the tools know by
-    /// those whose call it is.
+    /// Returns true if, on each CPU, every system call comes from the thread to which the last
+    /// switch went. The tools use the switches to find the thread of a call.
     fn has_all_switches(&self) -> bool {
         let mut running: BTreeMap<u64, u64> = BTreeMap::new();
         let number = |line: &str, name: &str| -> Option<u64> {
@@ -203,7 +203,7 @@ impl Recorded {
         }
         let rows = self.rows("irqstats", "hard-stats");
         let theirs: u64 = rows.iter().map(|(_, row)| row[1]["value"].as_u64().expect("one")).sum();
-        // Of one that was under way when recording began, nobody knows the beginning.
+        // A call that was under way when recording began has no recorded begin.
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         assert!((ours.saturating_sub(cpus)..=ours).contains(&theirs), "{theirs} of {ours}");
     }

@@ -1,4 +1,5 @@
-//! `trackway record --kernel … --filter`: what the kernel is asked before it records an event.
+//! `trackway record --kernel … --filter`: filters that the kernel evaluates before it records an
+//! event.
 //!
 //! Longer than 600 lines: the tests share one traced program.
 
@@ -22,7 +23,7 @@ fn program(world: &World) -> Option<PathBuf> {
     Some(world.compile_file("kernel/filtered.c", false, &["-pthread"]))
 }
 
-/// What `record` into a new trace did, with what it must do well.
+/// Runs `record` into a new trace, which must succeed, and returns its output.
 fn record(world: &World, trace: &str, options: &[&str], command: &[&str]) -> Output {
     let output = record_into(world, trace, options, command);
     assert!(output.status.success(), "{options:?}: {}", text(&output.stderr));
@@ -40,7 +41,7 @@ fn lines(world: &World, trace: &str, filters: &[&str]) -> Vec<String> {
     text(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// What a line says that is the same in each run: the event, and its fields.
+/// Returns the part of a line that is the same in each run: the event, and its fields.
 fn what(line: &str) -> String {
     let (head, rest) = line.split_once(": { cpu_id").expect("an event's name");
     let name = head.rsplit(' ').next().expect("a word");
@@ -51,7 +52,7 @@ fn what(line: &str) -> String {
     format!("{name} {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// Those of the program's own calls: the loader calls the system, too.
+/// Returns the lines of the program's own calls; the loader makes system calls, too.
 fn own(lines: &[String]) -> Vec<String> {
     let is_own = |line: &&String| {
         line.contains("getpgid")
@@ -63,7 +64,7 @@ fn own(lines: &[String]) -> Vec<String> {
     lines.iter().filter(is_own).map(|line| what(line)).collect()
 }
 
-/// Calls that nobody makes but the program.
+/// Calls that only the program makes.
 const POINTING: [&str; 7] =
     ["entry_connect", "sendmsg", "entry_poll", "writev", "nanosleep", "newuname", "setgroups"];
 
@@ -72,7 +73,7 @@ fn tid(line: &str) -> u32 {
     rest.split_once(' ').and_then(|(tid, _)| tid.parse().ok()).expect("a number")
 }
 
-/// What is asked of each event, by its name in the kernel and in the trace.
+/// Filters on each event, by its name in the kernel and in the trace.
 const ASKED: [(&str, &str, &[&str]); 12] = [
     (
         "syscalls:sys_enter_getpgid",
@@ -194,7 +195,8 @@ const ASKED: [(&str, &str, &[&str]); 12] = [
     ),
 ];
 
-/// What is asked of one of them besides, with other constants: so what it has read is elsewhere.
+/// Second filter on one of these events with other constants, so that the values that it reads lie
+/// elsewhere.
 const ASKED_BESIDES: (&str, &str) = ("execve", "contains(filename, \"prog\") && argv[1] != \"\"");
 
 /// RUN a program that calls the system in one way, with filters on its calls, and without. EXPECT

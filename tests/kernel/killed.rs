@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// What stands before the number in /proc/PID/fdinfo.
+    /// Returns the word before the number in /proc/PID/fdinfo.
     const fn word(self) -> &'static str {
         match self {
             Self::Program => "prog_id:",
@@ -47,7 +47,7 @@ impl Kind {
 /// Something that the kernel keeps, by its number.
 type Thing = (Kind, u32);
 
-/// All that the kernel keeps now, of everybody.
+/// Returns all BPF objects of the machine.
 fn kept() -> BTreeSet<Thing> {
     let mut all = BTreeSet::new();
     for kind in Kind::ALL {
@@ -75,7 +75,7 @@ fn kept() -> BTreeSet<Thing> {
     all
 }
 
-/// What a process holds by its descriptors.
+/// Returns the BPF objects that a process holds by its descriptors.
 fn held(pid: u32) -> BTreeSet<Thing> {
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
@@ -162,7 +162,7 @@ impl Drop for Scene<'_> {
     fn drop(&mut self) {
         send(self.recorder.id().cast_signed(), libc::SIGKILL);
         let _ = self.recorder.wait();
-        // It is nobody's child any more, but its name is its own: it was compiled in this world.
+        // The program is an orphan, but its name identifies it: it was compiled in this world.
         if self.program != 0 && is_named(self.program, "paced") {
             send(self.program.cast_signed(), libc::SIGKILL);
         }
@@ -179,7 +179,8 @@ fn is_named(pid: u32, name: &str) -> bool {
     found.trim_end() == name
 }
 
-/// What print has of the trace; as babeltrace2, where there is one.
+/// Returns the lines that `print` writes of the trace, the same as those of babeltrace2 if that is
+/// installed.
 fn lines(world: &World) -> Vec<String> {
     let trace = world.path("trace");
     let printed = world.print(&trace);
@@ -192,7 +193,7 @@ fn lines(world: &World) -> Vec<String> {
     printed.lines().map(str::to_owned).collect()
 }
 
-/// Whether a folder has something that the kernel wrote.
+/// Returns true if a folder has a trace of the kernel.
 fn has_metadata(trace: &Path) -> bool {
     trace.join("kernel/metadata").is_file()
 }
@@ -314,7 +315,8 @@ fn who_records_while_the_kernel_lets_go_of_another_misses_nothing() {
     assert!(output.status.success(), "{talk}");
     let printed = world.print(&world.path("next"));
     assert_eq!(printed.matches(" sched_process_exec: ").count(), 2, "{printed}");
-    // By whoever came next, or now, if it was still being let go of then.
+    // The next command completed the trace; or this one does, if the kernel was still releasing the
+    // recorder then.
     scene.recorder.wait().expect("it ends");
     let output = world.trackway(&["recover", "trace"]).output().expect("it runs");
     assert!(output.status.success());

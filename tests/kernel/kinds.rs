@@ -32,18 +32,18 @@ use trackway_tests::{World, has, is_root, skipped};
 
 /// Most bytes of a context that a raw tracepoint's program is run with.
 const CONTEXT_MAX: usize = 96;
-/// Where a tracepoint's own fields begin: what is in front is common to all.
+/// Offset of a tracepoint's own fields. The fields before it are common to all tracepoints.
 const FIELDS_AT: u32 = 8;
 /// The field that system calls have besides, where something is read behind a pointer.
 const INCOMPLETE: &str = "incomplete";
-/// What a pointer to text leads to.
+/// Text behind a pointer.
 const TEXT: &str = "of the program";
 
-/// What a request of a disk is to do, and LTTng's flags of that.
+/// Operation and flags of a block request, and the value that LTTng has for them.
 const REQUEST: &[u8] = b"FWFM\0";
 const REQUEST_FLAGS: &str = "0x641";
 
-/// What the kernel's program loads need.
+/// Attributes of BPF_PROG_LOAD.
 #[repr(C)]
 #[derive(Default)]
 struct Load {
@@ -55,7 +55,7 @@ struct Load {
     rest: [u64; 6],
 }
 
-/// What BPF_PROG_TEST_RUN needs.
+/// Attributes of BPF_PROG_TEST_RUN.
 #[repr(C)]
 #[derive(Default)]
 struct Run {
@@ -91,7 +91,7 @@ fn run(code: &[u8], record: &[u8]) -> io::Result<()> {
         license: LICENSE.as_ptr() as u64,
         ..Load::default()
     };
-    // SAFETY: nobody else has what bpf(2) has just opened.
+    // SAFETY: bpf(2) has just opened the descriptor, and no other code owns it.
     let program = unsafe { OwnedFd::from_raw_fd(bpf(PROG_LOAD, &mut load)?) };
     let mut run = Run {
         program: std::os::fd::AsRawFd::as_raw_fd(&program).cast_unsigned(),
@@ -102,7 +102,7 @@ fn run(code: &[u8], record: &[u8]) -> io::Result<()> {
     bpf(PROG_TEST_RUN, &mut run).map(drop)
 }
 
-/// What kinds are told apart by: all that decides how a field is read or shown.
+/// Returns a key that separates fields that are read or shown differently.
 fn key(field: &Field) -> String {
     let kind = match field.kind {
         Kind::Integer(scalar) => format!("integer {scalar:?}"),
@@ -156,7 +156,7 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
             Kind::Text(_) => {
                 let letters = size.saturating_sub(1).min(5);
                 let mut text: Vec<u8> = (0..letters).map(|_| made.letter()).collect();
-                // What stands behind the NUL is nobody's.
+                // The bytes after the NUL are not part of the text.
                 text.push(0);
                 text.resize(size, b'?');
                 text
@@ -232,7 +232,7 @@ fn elements(scalar: Scalar, bytes: &[u8]) -> String {
     format!("[ {} ]", all.join(", "))
 }
 
-/// What a record's fields are printed as.
+/// Returns the expected output of a record's fields.
 fn expected(event: &Event, staged: &Staged, record: &[u8]) -> String {
     let is_there = |field: &&Field| !staged.left_out.contains(&field.name);
     let fields = event.fields.iter().filter(is_there).zip(&staged.description.fields);

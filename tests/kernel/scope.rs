@@ -1,5 +1,4 @@
-//! Whose events of the kernel are recorded: of a command also those that are about it, of control
-//! groups, of some CPUs.
+//! Scope of kernel events: a command with the events about it, control groups, CPUs.
 
 use std::fs;
 use std::path::Path;
@@ -125,8 +124,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32
-/// bits.
+/// Returns the report of ping: the ids of its child and of itself, and whether it lacks io_uring
+/// and 32-bit calls.
 fn said(output: &Output) -> (i64, i64, [bool; 2]) {
     let text = text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -239,7 +238,7 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     let talk = text(&output.stderr);
     match has_no_narrow {
         true => skipped("the kernel has no system calls of 32 bits"),
-        // Nobody wants that one.
+        // The session does not record this call.
         false => assert!(!talk.contains("32 bits") && calls("access") == 0, "{talk}"),
     }
     for &tid in &made {
@@ -331,8 +330,8 @@ fn is_in(procs: &Path, pid: i64) -> bool {
     text.lines().any(|line| line.parse() == Ok(pid))
 }
 
-/// RUN programs on one CPU and on another. EXPECT those of the CPU that was asked for, whoever is
-/// recorded.
+/// RUN programs on one CPU and on another. EXPECT only those of the selected CPU, whatever the
+/// scope.
 #[test]
 fn a_list_of_cpus_leaves_the_others_out() {
     let world = World::new("kernel-cpus");

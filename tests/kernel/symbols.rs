@@ -1,5 +1,5 @@
-//! `trackway print --symbolic`: what the numbers of the kernel's events stand for, as the trace of
-//! the machine that recorded them says.
+//! `trackway print --symbolic`: labels of the numbers in kernel events, from the trace of the
+//! machine that recorded them.
 
 use std::process::Command;
 

@@ -17,10 +17,10 @@ use trackway_tests::{
 
 use crate::support::record_into;
 
-/// Where instances are seen.
+/// Folder of the tracefs instances.
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
-/// Whether instances can be looked at, besides.
+/// Returns true if tracefs is mounted and its instances are readable.
 fn is_mounted() -> bool {
     let is = Path::new(INSTANCES).is_dir();
     if !is {
@@ -247,8 +247,8 @@ fn what_tracefs_cannot_select_is_refused() {
     assert!(entries.clone().all(|line| line.contains("{ cpu_id = 1 }")), "{lines:?}");
 }
 
-/// RUN a program that calls the system between two events. EXPECT, each time and in this order:
-/// event, entry, exit, event; and nobody else's calls.
+/// RUN a program that makes system calls between two events. EXPECT, each time and in this order:
+/// event, entry, exit, event; and no calls of other programs.
 #[test]
 fn programs_and_tracefs_are_on_one_clock() {
     const COUNT: usize = 20_000;
@@ -344,8 +344,8 @@ fn what_others_do_to_a_command_is_there_by_bpf_alone() {
     }
 }
 
-/// RUN a command outside a control group that nobody is in. EXPECT nothing of anybody, and to be
-/// told how it was followed.
+/// RUN a command outside an empty control group. EXPECT no events, and a message about how the
+/// group was followed.
 #[test]
 fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
     let world = World::new("tracefs-cgroup");

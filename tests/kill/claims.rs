@@ -1,5 +1,5 @@
-//! A claimer that is dead, as the kernel says: its region is nobody's until it is freed, and then
-//! is as good as before.
+//! A dead claimer, as the kernel reports it. No writer uses its region until the region is freed;
+//! then the region is as good as before.
 
 use std::sync::atomic::Ordering;
 

@@ -25,7 +25,7 @@ const PAGE: usize = 1 << PAGE_SHIFT;
 const SUB_BUFFERS: usize = 2;
 /// Counters, then memory for all sub-buffers and one more.
 const BYTES: usize = PAGE * (2 + SUB_BUFFERS);
-/// Where in the first page things are.
+/// Offsets in the first page.
 const SUB_BUFFERS_AT: usize = 512;
 const PLACES_AT: usize = 1024;
 const CLOCK_AT: usize = 2048;
@@ -79,7 +79,7 @@ impl Memory {
         Self(base.cast())
     }
 
-    /// Of an empty buffer.
+    /// Resets the buffer to its empty state.
     fn reset(&self, mode: Mode) {
         // SAFETY: the memory is ours, and no producer is alive.
         unsafe { std::ptr::write_bytes(self.0, 0, BYTES) };
@@ -190,7 +190,7 @@ impl Memory {
     }
 }
 
-/// What the writer that stands still has left, as its counters say.
+/// State in which a suspended writer leaves the buffer, by its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// Nothing.
@@ -246,7 +246,7 @@ fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
     Err(format!("{all} counted of {emitted}, {found:?}: {lost} lost, {in_holes} in holes"))
 }
 
-/// Where the event finds the buffer.
+/// Position of the buffer at which the event arrives.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Room,
@@ -303,7 +303,7 @@ fn child(memory: &Memory, mode: Mode) -> Tracee {
     child
 }
 
-/// How many points of each [`Left`] stepping through one event came to.
+/// Steps through one event; returns how many points led to each [`Left`].
 fn step_through(mode: Mode, place: Place) -> [usize; 3] {
     let (memory, copy) = (Memory::new(), Memory::new());
     memory.reset(mode);

@@ -79,7 +79,7 @@ mod every_instruction {
         steps
     }
 
-    /// Whether as much was stepped through as there is: a harness that does not step finds nothing.
+    /// Checks that stepping covered every instruction: a harness that does not step finds nothing.
     fn check(
         settings: Settings,
         scenario: &Scenario,
@@ -118,7 +118,7 @@ mod every_instruction {
         Scenario { place, time, text, is_cold: false }
     }
 
-    /// What is stepped through in every kind of session.
+    /// Returns the scenarios that every kind of session steps through.
     fn scenarios(seed: u64) -> Vec<Scenario> {
         let mut scenarios = Vec::new();
         let Some(bytes_max) = long_form() else {
@@ -188,7 +188,7 @@ mod every_instruction {
         in_all_places(true, By::Claim, &[(false, false)], 4);
     }
 
-    /// Where the window changed, a real recorder takes over, and what it writes is read.
+    /// A real recorder takes over wherever the window changed, and its trace is read.
     #[test]
     fn recovered_from_every_state() {
         for overwrite in [false, true] {

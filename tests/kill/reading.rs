@@ -1,4 +1,4 @@
-//! What a window holds, read by the readers' own code, and what must be true of it.
+//! Contents of a window, read by the readers' own code, and the invariants that must hold.
 
 use std::sync::atomic::Ordering;
 
@@ -13,13 +13,13 @@ pub(crate) const LENGTH_BYTES: usize = 4;
 /// The events of writer.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What was emitted before the event that is stepped through.
+    /// Emitted before the event that is stepped through.
     Before,
     /// The event that is stepped through.
     Probe,
-    /// What another process emits in between.
+    /// Emitted by another process in between.
     Other,
-    /// What a signal handler emits in between.
+    /// Emitted by a signal handler in between.
     Inner,
     /// The event that is stepped through, where it has no payload.
     Empty,
@@ -35,13 +35,13 @@ impl Kind {
         ["before", "probe", "other", "inner", "empty"][self as usize]
     }
 
-    /// Whether it is the one that is stepped through.
+    /// Returns true if this is the event that is stepped through.
     pub(crate) const fn is_probe(self) -> bool {
         matches!(self, Self::Probe | Self::Empty)
     }
 }
 
-/// Where an event has its place in the window, and its id in the session.
+/// Place of an event in the window, and its id in the session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventId {
     /// Its place in the table of events.
@@ -56,7 +56,7 @@ pub(crate) type Ids = [EventId; Kind::ALL.len()];
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Which event.
+    /// Kind of the event.
     pub(crate) kind: Kind,
     /// Contexts, as they stand in the record.
     pub(crate) contexts: Vec<u8>,
@@ -64,14 +64,14 @@ pub(crate) struct Found {
     pub(crate) text: Vec<u8>,
 }
 
-/// What a region holds.
+/// Contents of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegionState {
     /// CPU and way.
     pub(crate) place: (u32, usize),
     /// End of the committed bytes.
     pub(crate) head: u64,
-    /// Who claims it.
+    /// Word of the process that claims the region.
     pub(crate) owner: u64,
     /// Records before the first one below.
     pub(crate) overwritten: u64,
@@ -85,7 +85,7 @@ pub(crate) struct RegionState {
     pub(crate) last_ts: u64,
 }
 
-/// What a window holds.
+/// Contents of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     /// Its regions that were ever written or claimed.
@@ -230,20 +230,21 @@ pub(crate) fn context_bytes(contexts: u32) -> usize {
     sizes.iter().filter(|(bit, _)| contexts & bit != 0).map(|(_, bytes)| bytes).sum()
 }
 
-/// What may have been emitted since a state was read.
+/// Events that may have been emitted since a state was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     /// The event that is stepped through.
     pub(crate) probe: Found,
-    /// How often it was: exactly once, or perhaps not.
+    /// True if the probe was emitted exactly once; false if perhaps not.
     pub(crate) probe_is_certain: bool,
-    /// Whether it comes before all others of its region, or after; `None`: nobody knows.
+    /// True if the probe comes before all other events of its region, false if after them; `None`
+    /// if the order is unknown.
     pub(crate) probe_is_first: Option<bool>,
     /// The others, in their order for each process.
     pub(crate) others: Vec<Found>,
 }
 
-/// What became of the event that is stepped through.
+/// Outcome of the event that is stepped through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It cannot be seen.
@@ -301,7 +302,8 @@ fn added<'now>(was: &RegionState, is: &'now RegionState) -> Result<&'now [Found]
     is.records.strip_prefix(kept).ok_or_else(|| "what was committed is not there".into())
 }
 
-/// Where the probe stands among those of its region, which another writer's commits tell.
+/// Checks the place of the probe among the events of its region, which the other writer's commits
+/// determine.
 fn check_order(new: &[Found], expected: &Expected) -> Result<(), String> {
     let Some(at) = new.iter().position(|found| found.kind.is_probe()) else { return Ok(()) };
     let right = match expected.probe_is_first {
@@ -312,7 +314,7 @@ fn check_order(new: &[Found], expected: &Expected) -> Result<(), String> {
     if right { Ok(()) } else { Err(format!("the record is at {at} of {}", new.len())) }
 }
 
-/// Whether all events of a kind are there, or counted, each once and unharmed.
+/// Checks that all events of a kind are present or counted, each once and undamaged.
 fn check_kind(
     kind: Kind,
     seen: &[Found],

@@ -1,9 +1,9 @@
-//! Where everything happens: a window that a real recorder prepared, and its copies.
+//! Stage of the tests: a window that a real recorder prepared, and its copies.
 //!
-//! `trackway record` makes a session and starts a command; then it is stopped, its window is
-//! copied, and it is killed. What it left is the template: every stage begins with a copy in which
-//! the lease never runs out and the clock's line always holds, slowly, so that nothing depends on
-//! how long stepping takes. Nobody drains, so what writers do is all that happens.
+//! `trackway record` makes a session and starts a command. Then it is stopped, its window is
+//! copied, and it is killed. The copy is the template of every stage: its lease never expires and
+//! its clock line always holds, slowly, so that nothing depends on the time that stepping takes. No
+//! recorder drains, so only writers change the window.
 
 use std::ffi::CString;
 use std::fs;
@@ -26,17 +26,17 @@ use crate::tracee::Tracee;
 
 /// Bytes of the pattern that texts are parts of; as in writer.c.
 const PATTERN_BYTES: usize = 8192;
-/// What writer.c's signal handler emits.
+/// Numbers that writer.c's signal handler emits.
 const INNER: std::ops::Range<usize> = 77..83;
 /// By how much the session's clock is slowed down, as a power of two.
 const SLOWER_SHIFT: u32 = 12;
 /// First id where ids are to be wide: of those that need 16 bits.
 const WIDE_ID: u32 = 40;
 const PAGE: usize = 1 << PAGE_SHIFT;
-/// How many CPUs' regions a writer may use: its own and, by claim, three neighbours'.
+/// Number of CPUs whose regions a writer may use: its own and, by claim, three neighbours.
 const CPUS_USED: u32 = 4;
 
-/// How writers keep apart.
+/// Writer path of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     /// By restartable sequence.
@@ -47,7 +47,7 @@ pub(crate) enum By {
     Lockless,
 }
 
-/// What kind of session.
+/// Configuration of a stage's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Flight recorder.
@@ -56,7 +56,7 @@ pub(crate) struct Settings {
     pub(crate) contexts: bool,
     /// With ids that need 16 bits.
     pub(crate) wide_ids: bool,
-    /// How writers keep apart.
+    /// Writer path.
     pub(crate) by: By,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Stage {
     copy: Window,
     layout: SessionLayout,
     ids: Option<Ids>,
-    /// What may change, as offset and length.
+    /// Ranges that may change, as offset and length.
     extents: Vec<(usize, usize)>,
     beginning: Bytes,
 }
@@ -173,7 +173,7 @@ impl Stage {
             extents: Vec::new(),
             beginning: Vec::new(),
         };
-        // Whoever comes first brings the events.
+        // The first writer registers the events.
         let has_sequences = stage.writer().area != 0;
         if !has_sequences && settings.by == By::Sequence {
             trackway_tests::skipped("the C library registered no rseq area");
@@ -192,7 +192,7 @@ impl Stage {
         self.restore(&self.beginning);
     }
 
-    /// What kind of session it has.
+    /// Returns the configuration of the session.
     pub(crate) fn settings(&self) -> Settings {
         self.settings
     }
@@ -218,7 +218,7 @@ impl Stage {
         self.layout.lockless(window, self.cpu as u32)
     }
 
-    /// Where the next record goes, in bytes since the beginning.
+    /// Returns the position of the next record, in bytes since the beginning.
     pub(crate) fn head(&self) -> u64 {
         match self.lockless(&self.live) {
             Some(buffer) => buffer.counters.write_count.load(Ordering::Relaxed),
@@ -322,17 +322,17 @@ impl Stage {
         &self.copy
     }
 
-    /// What the live window holds, read in a fork.
+    /// Reads the state of the live window in a fork.
     pub(crate) fn read(&self) -> Result<State, String> {
         self.read_fork(&self.save())
     }
 
-    /// What a fork holds.
+    /// Reads the state of a fork.
     pub(crate) fn read_fork(&self, bytes: &[u8]) -> Result<State, String> {
         self.read_window(self.fork(bytes))
     }
 
-    /// What a window of this stage holds.
+    /// Reads the state of a window of this stage.
     pub(crate) fn read_window(&self, window: &Window) -> Result<State, String> {
         State::read(window, &self.layout, self.ids.as_ref().expect("the stage is built"))
     }
@@ -351,7 +351,7 @@ impl Stage {
         unsafe { std::slice::from_raw_parts(window.base(), bytes).to_vec() }
     }
 
-    /// What else there is in the live window but what may change: to be compared.
+    /// Returns the bytes of the live window outside the ranges that may change, for comparison.
     pub(crate) fn rest(&self) -> Vec<u8> {
         let mut bytes = self.whole(&self.live);
         for &(at, length) in &self.extents {

@@ -17,7 +17,7 @@ const OTHERS: [Range<usize>; 2] = [300..303, 500..541];
 /// The largest text of the events before.
 const LARGE: usize = 900;
 
-/// Where the event that is stepped through finds its region.
+/// State of the region when the event that is stepped through arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// With room in its open sub-buffer, the head at this remainder of eight.
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Full,
 }
 
-/// How the clock stands to the time of the event before.
+/// Relation of the clock to the time of the event before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Time {
     /// A little later: a compact header.
@@ -41,25 +41,25 @@ pub(crate) enum Time {
     Back,
 }
 
-/// What is stepped through.
+/// Scenario that is stepped through.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// Where it goes.
+    /// State of the region.
     pub(crate) place: Place,
     /// When.
     pub(crate) time: Time,
     /// Bytes of its text; `None`: it has no payload.
     pub(crate) text: Option<usize>,
-    /// Whether it is the first event of its process.
+    /// True if it is the first event of its process.
     pub(crate) is_cold: bool,
 }
 
-/// What stepping through one event came to.
+/// Result of stepping through one event.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Steps {
     /// Instructions executed.
     pub(crate) instructions: usize,
-    /// How often a sequence was entered.
+    /// Number of entries into a sequence.
     pub(crate) entered: usize,
     /// Points at which the kernel would have aborted a sequence.
     pub(crate) live: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Steps {
     pub(crate) claimed: usize,
     /// Worlds that were read.
     pub(crate) worlds: usize,
-    /// Of these, by a real `trackway recover`.
+    /// Number of these that a real `trackway recover` checked.
     pub(crate) recovered: usize,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Point {
     pub(crate) bytes: Bytes,
     /// The sequence in which it was, if the kernel would abort it there.
     pub(crate) live: Option<Sequence>,
-    /// Whether the event was visible to readers.
+    /// Fate of the event: whether readers found it.
     pub(crate) fate: Fate,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Players<'stage> {
     cold: (Checkpoint, Bytes),
     warm: (Checkpoint, Bytes),
     other_rests: Checkpoint,
-    /// What the window held before the event.
+    /// State of the window before the event.
     before: State,
     probe: Found,
     probe_order: (Kind, Range<usize>),
@@ -230,7 +230,8 @@ impl<'stage> Players<'stage> {
         }
     }
 
-    /// What may be there, the event not having come back, and nobody else having done anything.
+    /// Returns the events that readers may find while the event has not returned and no other
+    /// writer has emitted.
     fn maybe(&self) -> Expected {
         Expected {
             probe: self.probe.clone(),
@@ -240,7 +241,7 @@ impl<'stage> Players<'stage> {
         }
     }
 
-    /// What the other writer emits.
+    /// Returns the events that the other writer emits.
     fn others(&self) -> Vec<Found> {
         OTHERS.map(|text| self.stage.found(Kind::Other, text, &self.other)).into()
     }
@@ -249,17 +250,17 @@ impl<'stage> Players<'stage> {
         compare(&self.before, &self.stage.read()?, expected)
     }
 
-    /// What readers see of a fork in which the writer is dead.
+    /// Reads a fork in which the writer is dead, and returns the event's fate.
     pub(crate) fn look_at_fork(&self, bytes: &[u8]) -> Result<Fate, String> {
         compare(&self.before, &self.stage.read_fork(bytes)?, &self.maybe())
     }
 
-    /// The same, of a window that somebody changed.
+    /// Reads a window that another process changed, and returns the event's fate.
     pub(crate) fn look_at_window(&self, window: &Window) -> Result<Fate, String> {
         compare(&self.before, &self.stage.read_window(window)?, &self.maybe())
     }
 
-    /// What readers see of the live window, the writer being dead.
+    /// Reads the live window, whose writer is dead, and returns the event's fate.
     pub(crate) fn look_again(&self) -> Result<Fate, String> {
         self.look(&self.maybe())
     }
@@ -338,8 +339,8 @@ impl<'stage> Players<'stage> {
         Err(format!("not at its end after {STEPS_MAX} instructions"))
     }
 
-    /// What an instruction may do: the event becomes visible by the store of a commit word, or by
-    /// being counted, and by nothing else.
+    /// Checks the effect of an instruction: only the store of a commit word, or of a count of
+    /// discarded events, makes the event visible.
     fn check_step(
         &self,
         last: Option<&Point>,
@@ -383,7 +384,7 @@ impl<'stage> Players<'stage> {
         Ok(())
     }
 
-    /// The other writer emits its events. A region that somebody has claimed is left alone.
+    /// Lets the other writer emit its events. It does not use a region that is claimed.
     fn intervene(&mut self) -> Result<(), String> {
         let region = self.stage.region(self.stage.live());
         let owner = region.control.owner.load(Ordering::Relaxed);

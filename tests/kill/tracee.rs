@@ -1,9 +1,9 @@
 //! A process that is stepped through: ptrace(2), and a process's own state taken and put back.
 //!
-//! A step is a trap, and a trap makes the kernel abort a restartable sequence. So whoever steps
-//! clears the thread's `rseq_cs` word whenever it is set ([`Tracee::sequence`] remembers what it
-//! was): the sequence goes on as if nobody looked. An abort is what the kernel would do then:
-//! the instruction pointer is moved to the sequence's abort handler.
+//! A step is a trap, and a trap makes the kernel abort a restartable sequence. So the tracer clears
+//! the thread's `rseq_cs` word whenever it is set ([`Tracee::sequence`] keeps its value): the
+//! sequence goes on as if it were not traced. To abort, the tracer does as the kernel would: it
+//! moves the instruction pointer to the sequence's abort handler.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ const CPU_SECONDS_MAX: u64 = 600;
 const INT3: u8 = 0xcc;
 /// Enough for the vector registers of any processor.
 const VECTORS_BYTES: usize = 16 << 10;
-/// `NT_X86_XSTATE` of elf.h.
+/// Value of `NT_X86_XSTATE` in elf.h.
 const NT_X86_XSTATE: usize = 0x202;
 
 /// Why a process went no further.
@@ -53,14 +53,15 @@ pub(crate) struct Sequence {
     pub(crate) descriptor: u64,
     /// Its first instruction.
     pub(crate) start: u64,
-    /// What follows its last one.
+    /// Address after its last instruction.
     pub(crate) end: u64,
     /// Its abort handler.
     pub(crate) abort: u64,
 }
 
 impl Sequence {
-    /// Whether the kernel would abort a thread that is preempted before the instruction at `at`.
+    /// Returns true if the kernel would abort a thread that is preempted before the instruction at
+    /// `at`.
     pub(crate) fn is_live_at(&self, at: u64) -> bool {
         (self.start..self.end).contains(&at)
     }
@@ -69,12 +70,12 @@ impl Sequence {
 /// A traced process with one thread, of the thread that started it.
 pub(crate) struct Tracee {
     pid: libc::pid_t,
-    /// Of a program; a fork child has none.
+    /// Process of a program; a fork child has none.
     child: Option<Child>,
     memory: File,
-    /// Which of its pages are there.
+    /// Page map: the pages that are present.
     pages: File,
-    /// Where the kernel's code is in the process.
+    /// Addresses of the vDSO in the process.
     vdso: Range<u64>,
     /// Its rseq area; 0: it has none.
     pub(crate) area: u64,
@@ -330,7 +331,7 @@ impl Tracee {
         self.set_sequence(0);
     }
 
-    /// Whether the next instruction is a breakpoint.
+    /// Returns true if the next instruction is a breakpoint.
     pub(crate) fn is_at_breakpoint(&self) -> bool {
         let mut byte = [0];
         self.load(self.registers().rip, &mut byte);

@@ -1,6 +1,6 @@
 //! Kernels other than the one that runs here, on machines of their own (`make test-kernels`; a part
-//! of `make test` where a kernel is there): what happens in NMIs, which nobody can ask for here, is
-//! recorded, by BPF and by tracefs.
+//! of `make test` where such a kernel is installed). Events in NMIs, which a test cannot cause on
+//! this machine, are recorded by BPF and by tracefs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use std::process::Command;
 use trackway_tests::machine::{self, Console};
 use trackway_tests::{Summary, World, build_dir, has, skipped, source_dir};
 
-/// How often `machine/interrupts.c` asks for NMIs.
+/// Number of NMIs that `machine/interrupts.c` causes.
 const TIMES: u64 = 20;
 /// The first number of its calls: no process has it.
 const FIRST: u64 = 100_000_000;
@@ -73,8 +73,8 @@ fn events<'a>(lines: &'a [&str], name: &str) -> Vec<&'a str> {
     lines.iter().copied().filter(|line| line.contains(&named)).collect()
 }
 
-/// Of each processor, none ends that has not begun; what was under way at the begin, and at the
-/// end, lacks one.
+/// Checks that, on each processor, every end follows a begin. A pair that was under way when
+/// recording began or ended lacks one of its events.
 fn check_pairs(lines: &[&str], [begin, end]: [&str; 2]) {
     let mut seen = 0;
     for cpu in ["{ cpu_id = 0 }", "{ cpu_id = 1 }"] {

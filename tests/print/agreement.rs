@@ -6,7 +6,7 @@
 
 use crate::support::compared;
 
-/// What finds no difference where there is one would find nothing.
+/// A comparison that misses a difference would be worthless.
 #[test]
 fn the_smallest_difference_is_found() {
     use std::os::unix::process::ExitStatusExt as _;

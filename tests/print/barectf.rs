@@ -7,7 +7,7 @@ use trackway_tests::{World, build_dir, skipped};
 
 use crate::support::{assert_agreement, guarded, has_babeltrace, number_from, script, talk};
 
-/// How many tracers are made, unless `TRACKWAY_READER_TRACERS` says another number.
+/// Number of tracers to make, unless `TRACKWAY_READER_TRACERS` has another number.
 const TRACERS: u64 = 14;
 
 /// The Python that has barectf: see scripts/packages.

@@ -12,10 +12,10 @@ use crate::support::{
 
 /// Debian's Python, which is the one that has the bindings.
 const PYTHON: &str = "/usr/bin/python3";
-/// How many traces are compared, unless `TRACKWAY_READER_SEEDS` says another number.
+/// Number of traces to compare, unless `TRACKWAY_READER_SEEDS` has another number.
 const SEEDS: u64 = 200;
 
-/// Whether the bindings are there; says so if not.
+/// Returns true if the bindings are installed; prints a message if they are not.
 pub(crate) fn has_bindings() -> bool {
     let imported = Command::new(PYTHON).args(["-c", "import bt2"]).output();
     let there = imported.is_ok_and(|output| output.status.success());

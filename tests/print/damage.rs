@@ -517,7 +517,8 @@ fn index(entries: &[[u64; 4]]) -> Vec<u8> {
     bytes
 }
 
-/// Whatever an index says, of whole and of damaged packets, of all events and of a range of times.
+/// Any contents of an index, for complete and damaged packets, for all events and for a range of
+/// times.
 #[test]
 fn indexes_that_lie_change_nothing() {
     let world = World::new("index");

@@ -1,4 +1,4 @@
-//! `trackway print --filter`: which events of a trace an expression takes.
+//! `trackway print --filter`: the events of a trace that an expression selects.
 
 use std::fs;
 use std::path::Path;
@@ -107,7 +107,7 @@ fn filters_take_the_events_that_they_are_true_of() {
         let lines = numbers.len();
         assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{lines}\n"), "{filter}");
     }
-    // The same events each time, whoever decodes them.
+    // The same events each time, whatever the number of decoding threads.
     let sampled = |jobs: &str| {
         let options = ["--filter", "sample(1/3)", "--jobs", jobs, "--no-delta"];
         print(&world, &trace, &options).stdout

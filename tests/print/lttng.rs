@@ -1,6 +1,6 @@
-//! Traces recorded here by lttng-tools, whose daemon is this test's own: it lives in the test's
-//! folder as an ordinary user's (nobody's, if the test runs as root, whose daemon there can be
-//! only one of), and dies with the test.
+//! Traces that lttng-tools records here, with a daemon of this test. The daemon runs as an ordinary
+//! user with a home in the test's folder, and dies with the test. If the test runs as root, the
+//! daemon runs as the user `nobody`, because root can have only one daemon.
 
 use std::path::{Path, PathBuf};
 

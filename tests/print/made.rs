@@ -30,7 +30,7 @@ const MAGIC: u32 = 0xC1FC_1FC1;
 pub(crate) const HEADER_BYTES: usize = 8 + 32;
 /// Size of an event.
 pub(crate) const EVENT_BYTES: usize = 16;
-/// Where a packet says how large it is, in bits: packet, then content.
+/// Offset of a packet's sizes, in bits: packet, then content.
 pub(crate) const SIZES_AT: usize = 8;
 
 /// A packet with an event `tick` for each of `numbers`, at as many nanoseconds.

@@ -1,5 +1,5 @@
-//! What the reader's end-to-end tests share: `trackway print` and babeltrace2 run on the same
-//! arguments, and what they said compared to the byte.
+//! Support of the reader's end-to-end tests: `trackway print` and babeltrace2 run with the same
+//! arguments, and their outputs are compared to the byte.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::OsStr;
@@ -36,7 +36,7 @@ pub(crate) fn babeltrace<S: AsRef<OsStr>>(world: &World, arguments: &[S]) -> Out
     guarded(world, "babeltrace2").args(arguments).output().expect("timeout runs")
 }
 
-/// Whether babeltrace2 is there; says so if not.
+/// Returns true if babeltrace2 is installed; prints a message if it is not.
 pub(crate) fn has_babeltrace() -> bool {
     let there = has("babeltrace2");
     if !there {
@@ -61,13 +61,13 @@ pub(crate) fn talk(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a reader says of losses: the lines on standard error that tell of something discarded.
-/// Other lines differ on purpose: babeltrace2 also writes its log there.
+/// Returns the losses that a reader reports: the lines on standard error about discarded events and
+/// packets. Other lines differ on purpose: babeltrace2 also writes its log there.
 pub(crate) fn losses(output: &Output) -> Vec<String> {
     talk(output).lines().filter(|line| line.contains("discarded")).map(str::to_owned).collect()
 }
 
-/// Where two texts first differ, with what stands around it in either.
+/// Returns the first difference between two texts, with its surroundings in either.
 pub(crate) fn first_difference(ours: &[u8], theirs: &[u8]) -> String {
     let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
     let line = 1 + ours.iter().take(same).filter(|&&byte| byte == b'\n').count();

@@ -20,9 +20,9 @@ struct Processor {
     name: &'static str,
     compiler: &'static str,
     emulator: &'static str,
-    /// Where its libraries are.
+    /// Folder of its libraries.
     prefix: &'static str,
-    /// Where the programs for it are: this variable says, or they are below `target`.
+    /// Folder of the programs for it: an environment variable, and the default below `target`.
     folder: (&'static str, &'static str),
 }
 
@@ -46,7 +46,7 @@ const RISCV64: Processor = Processor {
 const TEXT_MAX: u32 = 40;
 
 impl Processor {
-    /// Where the programs for it are: `scripts/arch` builds them.
+    /// Returns the folder of the programs for it, which `scripts/arch` builds.
     fn programs(&self) -> Option<PathBuf> {
         for program in [self.compiler, self.emulator] {
             if !has(program) {
@@ -168,7 +168,7 @@ impl Processor {
         assert_eq!(theirs, ours);
     }
 
-    /// What a preload helper wraps, it wraps here.
+    /// A preload helper wraps the same functions here.
     fn preloads(&self) {
         let Some(folder) = self.programs() else { return };
         if !folder.join("libtrackway-fork.so").is_file() {
@@ -186,13 +186,13 @@ impl Processor {
     }
 }
 
-/// How many of so many events may be lost although there is room: where threads and handlers are
-/// interrupted while they have claims, by others that want one, there may be none left to claim.
+/// Returns the number of events that may be lost although there is room. Where threads and handlers
+/// are interrupted while they hold claims, other writers may find no region to claim.
 fn most_lost(by_claim: bool, started: u64) -> u64 {
     if by_claim { started / 10 } else { 0 }
 }
 
-/// What `arch/storm.c` says that it did: events begun, and those that came back.
+/// Returns the counts that `arch/storm.c` reports: events begun, and events returned.
 fn counts(text: &str) -> (u64, u64) {
     let line = text.lines().find_map(|line| line.split_once("started ").map(|(_, rest)| rest));
     let mut words = line.unwrap_or_default().split_whitespace();
@@ -383,8 +383,8 @@ fn an_aarch64_machine_records_by_sequence() {
     }
 }
 
-/// That a trace was recorded by sequence, on one or both processors. (Where regions are full,
-/// claims may have been tried; and what is restarted too often goes by claim.)
+/// Checks that a trace was recorded by sequence, on one or both processors. (Where regions are
+/// full, writers may have tried claims; and a sequence that restarts too often goes by claim.)
 fn check_streams(trace: &Path, both: bool, is_small: bool, what: &str) {
     let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
     let folder = trace.join("ust/uid/0/64-bit");

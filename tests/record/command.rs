@@ -1,4 +1,4 @@
-//! `trackway record` as its users know it: what it passes through, what it records, what it says.
+//! The command `trackway record`: its inputs and outputs, recorded events, messages.
 //!
 //! Longer than 600 lines: the tests share the commands that they record.
 
@@ -687,7 +687,7 @@ int main(void) {
     // Nothing was cut: nothing is said.
     let recording = world.record(&[], &["true"]);
     assert!(!recording.messages().contains("cut to fit"), "{}", recording.messages());
-    // Whoever overwrites has cut more than the trace holds.
+    // A flight recorder has cut more than its trace holds.
     let options = ["--overwrite", "--buffer-size", "32K", "--sub-buffers", "2"];
     let messages = world.record(&options, &[program.to_str().unwrap()]).messages();
     let line = "4 records were cut to fit (overwritten ones included), the last of myapp:numbers";
@@ -702,7 +702,7 @@ fn the_list_shows_events_of_running_processes() {
     let program = world.compile("lister", &text, true, &[]);
     let mut child =
         world.command(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // Another, which calls itself by a number that is somebody else's here.
+    // Another program, in a namespace where its number is that of another process here.
     let mut within = world.command("unshare");
     within.args(["--pid", "--fork"]).arg(&program).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut within = (is_root() && has("unshare")).then(|| within.spawn().unwrap());

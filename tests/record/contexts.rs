@@ -14,7 +14,7 @@ const ALL: &str = "$app.myapp:request_id,$app.myapp:user,$app.myapp:load,$app.my
 /// Values of these contexts, in that order, as they are printed; `None`: not set.
 type Values<'v> = [Option<&'v str>; 4];
 
-/// How babeltrace2 shows them.
+/// Formats values as babeltrace2 does.
 fn shown(values: Values<'_>) -> String {
     let kinds = [("request_id", "_uint64", 2), ("user", "_string", 4), ("load", "_double", 3)];
     let kinds = kinds.into_iter().chain([("delta", "_int64", 1)]);
@@ -45,7 +45,7 @@ fn contexts(listing: &str) -> BTreeMap<u32, String> {
 }
 
 const LONG: &str = "\"0123456789012345678901234567…\"";
-/// What `program.c` is to have recorded.
+/// Values that `program.c` must have recorded.
 const PROGRAM: [(u32, Values<'static>); 12] = [
     (0, [None; 4]),
     (1, [Some("18446744073709551615"), None, None, None]),
@@ -160,7 +160,7 @@ fn filters_ask_for_contexts_of_programs() {
         assert_eq!(numbers(&world, &whole, &["--filter", filter]), meant, "{filter}, printed");
     }
     filters_in_c_ask_for_them(&world, &whole);
-    // Nobody sets it.
+    // No program sets the context.
     let recording = world.record(&["--filter", "$app.my:other > 0"], &[program]);
     assert_eq!((recording.summary.recorded, recording.summary.lost), (0, 0));
 }
@@ -253,8 +253,8 @@ fn what_is_no_context_is_refused() {
     }
 }
 
-/// RUN a program whose signal handlers come in while it sets contexts, set them, and put them back,
-/// two deep. EXPECT a whole value wherever anybody looks, and in all records.
+/// RUN a program whose signal handlers interrupt it while it sets contexts, set them, and restore
+/// them, two deep. EXPECT a complete value at every read, and in all records.
 #[test]
 fn no_handler_finds_a_value_that_is_torn() {
     let world = World::new("contexts-handlers");
@@ -280,7 +280,8 @@ fn no_handler_finds_a_value_that_is_torn() {
     assert!(in_handlers > 1000, "{in_handlers} events of handlers");
 }
 
-/// What the program in C++ and that in Rust are to have recorded, as far as they go together.
+/// Values that the programs in C++ and in Rust must have recorded, as far as they have the same
+/// scopes.
 const SCOPES: [(u32, Values<'static>); 8] = [
     (0, [None; 4]),
     (1, [Some("7"), None, None, None]),

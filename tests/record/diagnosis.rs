@@ -84,7 +84,8 @@ fn reasons(world: &World, words: &[&str], member: &str) -> Vec<(String, Vec<u64>
     value[member].as_array().expect("reasons").iter().map(of).collect()
 }
 
-/// What `trackway session status s` says of processes of this world, and of all others' nothing.
+/// Returns the reasons that `trackway session status s` reports for `processes`, without other
+/// processes.
 fn reasons_of(world: &World, processes: &[&Running]) -> Vec<(String, Vec<u64>)> {
     let ours: Vec<u64> = processes.iter().map(|process| process.0.id().into()).collect();
     let mut found = reasons(world, &["session", "status", "s"], "no-events-because");
@@ -93,7 +94,7 @@ fn reasons_of(world: &World, processes: &[&Running]) -> Vec<(String, Vec<u64>)> 
     found
 }
 
-/// What a command prints, on both streams.
+/// Runs a command; returns both its output streams.
 fn talk(world: &World, words: &[&str]) -> String {
     let output = world.trackway(words).output().expect("trackway runs");
     let text = [output.stdout, output.stderr].concat();

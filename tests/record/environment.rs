@@ -1,5 +1,5 @@
-//! Where programs are traced: full, small and missing file systems, limits, windows that are not
-//! what they should be, recorders that stand still. The program runs on; what was lost is said.
+//! Environments of traced programs: full, small and missing file systems, limits, damaged windows,
+//! suspended recorders. The program runs on, and losses are reported.
 //!
 //! Mounts are made in private namespaces of child processes and end with them. No program may be
 //! ended by a signal of our making, so every exit status is checked.
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
 use trackway_tests::{Recording, World, is_lockless, is_root, skipped};
 
-/// Where a program of steps runs.
+/// Environment in which a program of steps runs.
 struct Place {
     world: World,
     steps: Steps,
@@ -92,7 +92,7 @@ impl Place {
         recording
     }
 
-    /// Where the window is.
+    /// Returns the path of the window.
     fn window(&self) -> PathBuf {
         let mut found = fs::read_dir(self.world.window_dir()).expect("the window's folder");
         found.next().expect("a window").expect("its entry").path()
@@ -233,8 +233,8 @@ fn without_dev_shm_the_program_runs_and_the_recorder_says_why_it_does_not() {
 fn a_truncated_window_is_replaced() {
     for bytes in [0, 4096, 2 << 20] {
         let place = Place::new("truncated");
-        // Recordings of before made the window, and made it longer than it will be: it is not made
-        // compact while somebody has it open.
+        // An earlier recording made the window, longer than the next one needs: a window is not
+        // compacted while a process has it open.
         place.is_recorded(&[], &[], "1000");
         let file = fs::OpenOptions::new().write(true).open(place.window()).expect("the window");
         let place = place.again();
@@ -316,7 +316,7 @@ fn write_private(path: &Path, bytes: &[u8]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
 
-/// Where the window will be: a program that starts makes it, and shows.
+/// Returns the path that the window will have: a program makes its window when it starts.
 fn window_path(world: &World) -> PathBuf {
     let mut list = world.trackway(&["record", "-q", "-o", "first", "--", "true"]);
     let output = list.output().expect("trackway runs");
@@ -548,7 +548,8 @@ fn a_recorder_that_stood_still_goes_on_recording() {
     place.steps.stop();
     let recording = place.recording(recorder.finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
-    // Events between the lease's end and the recorder's return were nobody's, and are not counted.
+    // Events between the lease's end and the recorder's return belong to no session, and are not
+    // counted.
     place.steps.check_order(&place.world, &recording);
     let emitted = place.steps.counts().emitted();
     let summary = recording.summary;

@@ -1,5 +1,5 @@
-//! What programs live through while they are traced: forks, execs, signals, sudden death, modules
-//! that come and go. Events are recorded or counted, never corrupted.
+//! Life of traced programs: forks, execs, signals, sudden death, modules that come and go. Events
+//! are recorded or counted, never corrupted.
 //!
 //! The programs are in `tests/lives/`; `trackway_tests::steps` says what is checked of each.
 //!
@@ -68,7 +68,7 @@ fn about(recording: &Recording) -> String {
     format!("{}: {}", recording.output.status, recording.messages())
 }
 
-/// How often the trace's metadata declare the event.
+/// Returns the number of declarations of the event in the trace's metadata.
 fn declarations(folder: &Path) -> usize {
     let mut count = 0;
     for entry in fs::read_dir(folder).expect("a trace folder").flatten() {
@@ -290,13 +290,13 @@ fn in_namespaces(mode: &str, check: impl Fn(&Life, &Recording)) {
                 check(&life, &recording);
             }
         }
-        // No window was made that another user would take for his.
+        // The program made no window that another user would use.
         let windows = fs::read_dir(life.world.window_dir()).expect("the windows").count();
         assert_eq!(windows, 1, "one user, one window");
     }
 }
 
-/// `command` as `wrapper` runs it.
+/// Returns the command that runs `command` through `wrapper`.
 fn behind(wrapper: &[&str], command: &std::process::Command) -> std::process::Command {
     let mut outer = std::process::Command::new(wrapper[0]);
     outer.args(&wrapper[1..]).arg(command.get_program()).args(command.get_args());
@@ -431,7 +431,8 @@ fn modules_that_come_and_go_in_many_threads_are_recorded() {
 fn modules_in_namespaces_of_their_own_are_off_or_have_a_library_of_their_own() {
     let life = Life::new("namespaces", "lives/modules.c");
     let bare = plugin(&life, "bare.so");
-    // Nobody there to announce itself to: off, also where its loader has the library.
+    // The program has no window to register in: it stays off, also where its loader has the
+    // library.
     let recording = life.record_any(&[], &["namespaces", "20", &bare]);
     assert_eq!(recording.summary.recorded, 20 * 2, "{}", about(&recording));
     // With the library, which is there twice then, once for all namespaces that use it in turn.

@@ -1,9 +1,9 @@
-//! Processes that become another user (docs/design/0004-privileges.md): recorded by root as long as
-//! they are root's, by the other user's recording afterwards, by nobody twice, and never in a
-//! window that is not theirs.
+//! Processes that become another user (docs/design/0004-privileges.md). Root records them as long
+//! as they are root's, and the other user's recording records them afterwards. No event is recorded
+//! twice, and none in a window that belongs to another user.
 //!
 //! The programs are in `tests/lives/users.c`. Two recordings run at a time, one of root's and one
-//! of nobody's; the program holds the tokens of both.
+//! of the user `nobody`; the program holds the tokens of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -50,7 +50,7 @@ impl Seen {
         self.recording.summary
     }
 
-    /// How many processes it says became another user.
+    /// Returns the number of processes that the recorder reports as having become another user.
     fn departed(&self) -> u64 {
         let messages = self.recording.messages();
         let line = messages.lines().find(|line| line.contains("became another user"));
@@ -89,7 +89,8 @@ impl Users {
         Some(Self { world, steps, program })
     }
 
-    /// Starts nobody's recording; it lasts until `finish_theirs`. Its token.
+    /// Starts the recording of the user `nobody`, which lasts until `finish_theirs`; returns it
+    /// with its token.
     fn start_theirs(&self, pattern: &str) -> (Running, String) {
         let mut recorder = self.world.command(AS_NOBODY[0]);
         recorder.args(&AS_NOBODY[1..]).arg(build_dir().join("trackway"));
@@ -112,7 +113,8 @@ impl Users {
         recording
     }
 
-    /// Records the program by root's and nobody's recorders at a time; what each of them saw.
+    /// Records the program by the recorders of root and `nobody` at the same time; returns the
+    /// events that each of them recorded.
     fn record(&self, wrapper: &[&str], arguments: &[&str]) -> (Seen, Seen) {
         let (theirs, token) = self.start_theirs("life:*");
         let trace = self.world.path("trace");
@@ -159,7 +161,7 @@ fn who_drops_root_is_recorded_by_root_before_and_by_the_new_user_after() {
 #[test]
 fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
     let Some(users) = Users::new("drop-alone", true) else { return };
-    // No recording of nobody's, but his window is made.
+    // The user `nobody` records nothing, but its window is made.
     let recording = users.world.record_steps(
         &users.steps,
         &[],

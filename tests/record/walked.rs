@@ -1,6 +1,6 @@
-//! What tools that walk through a program's memory find of the window in it: leak checkers,
-//! dumpers, debuggers; and limits that count address space. A program has readable what is in use
-//! and some more, and maps the rest when a session needs it.
+//! The window in tools that walk a program's memory: leak checkers, dumpers, debuggers; and under
+//! limits that count address space. A program maps the used part readable, with a reserve, and maps
+//! the rest when a session needs it.
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
@@ -34,7 +34,7 @@ fn output_of(recording: &Recording) -> String {
     String::from_utf8_lossy(&recording.output.stdout).into_owned()
 }
 
-/// What the program has said at its beginning, of as many lines as at its end.
+/// Returns the lines that the program printed at its beginning, the same number as at its end.
 fn beginning(output: &str) -> String {
     let lines: Vec<&str> = output.lines().filter(|line| line.starts_with("window: ")).collect();
     lines[..lines.len() / 2].join("\n")
@@ -78,7 +78,8 @@ fn a_core_dump_has_nothing_of_the_window() {
     let world = World::new("walked-core");
     let program = Waiting::start(&world, "wait");
     let maps = std::fs::read_to_string(format!("/proc/{}/smaps", program.child.id())).unwrap();
-    // By its folder: whoever has made the window sees its file under the name that it had first.
+    // Finds the window by its folder: the process that made the window has the file mapped under
+    // its first name.
     let window = world.window_dir().to_str().expect("a path of text");
     let mut of_window = false;
     let mut flags = Vec::new();

@@ -1,4 +1,4 @@
-//! Nobody else gets to sessions, traces, or the window.
+//! Sessions, traces and the window are closed to other users.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -43,7 +43,7 @@ fn another_user_gets_to_nothing() {
     assert_eq!(modes(&window), 0o600);
     // The ways there are open, as in /tmp and /dev/shm: it is up to these alone.
     fs::set_permissions(place.world.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
-    // What another user can run: a copy, where he gets to it.
+    // Another user can run a copy of the command that is readable for that user.
     let trackway = place.world.path("trackway");
     trackway_tests::copy_program(&trackway_tests::build_dir().join("trackway"), &trackway);
     let trackway = trackway.to_str().expect("text");
@@ -64,7 +64,7 @@ fn another_user_gets_to_nothing() {
         let (is_success, text, talk) = told(&read);
         assert!(!is_success && text.is_empty() && talk.contains("Permission denied"), "{talk}");
     }
-    // His own sessions are elsewhere, and he has none.
+    // That user's own sessions lie elsewhere, and there are none.
     let (is_success, text, talk) =
         told(&as_nobody(&place, &["env", "-u", "TRACKWAY_RUN_DIR", trackway, "session", "list"]));
     assert!(is_success && text.is_empty() && talk.contains("there is no session"), "{talk}");
@@ -181,9 +181,9 @@ fn who_cannot_be_let_in_for_want_of_descriptors_is_told_so() {
     place.ok("session destroy web");
 }
 
-/// RUN as root, in the folder of sockets of another user: all that asks; what makes or removes
-/// something; where one of root's own answers. EXPECT that what asks is answered, by him alone, and
-/// nothing else is done.
+/// RUN as root, in the run folder of another user: all queries; commands that make or remove
+/// something; and a query where root's own socket answers. EXPECT an answer to queries, only from
+/// that user's recorder, and no other effect.
 #[test]
 fn root_asks_another_user_s_sessions() {
     if !is_root() || !trackway_tests::has("setpriv") {
@@ -215,7 +215,7 @@ fn root_asks_another_user_s_sessions() {
     }
     assert!(!own.exists() && run.join("mine.lock").symlink_metadata().is_err());
     place.ok("session destroy web");
-    // Whoever leads root's commands to a session of root's own is not obeyed.
+    // A path that leads root's commands to a session of root's own is refused.
     let mut ours = place.command("session create web -o own");
     let elsewhere = place.world.path("elsewhere");
     assert!(ours.env("TRACKWAY_RUN_DIR", &elsewhere).status().expect("it runs").success());
@@ -256,7 +256,7 @@ fn what_sudo_records_is_found_under_sudo() {
     assert!(!list().contains(&name));
     record.signal(libc::SIGTERM);
     record.finish();
-    // Its own alone, which nobody else makes.
+    // Only this test makes the folder.
     let _ = fs::remove_dir(folder);
 }
 

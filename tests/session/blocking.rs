@@ -29,7 +29,7 @@ fn a_program_that_does_not_allow_it_never_waits() {
     place.ok(TINY);
     let recorder = place.recorder_of("web").cast_signed();
     send(recorder, libc::SIGSTOP);
-    // To its end: nobody makes room.
+    // Waits for its end: no recorder makes room.
     place.emit("steps", 5000);
     send(recorder, libc::SIGCONT);
     let lost = || place.status("web")["counts"]["lost"].as_u64().expect("a number");

@@ -1,4 +1,4 @@
-//! What is changed while programs emit: rules, levels, contexts, sizes, channels.
+//! Changes while programs emit: rules, levels, contexts, sizes, channels.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A window that nobody uses any more takes little memory.
+//! A window that is no longer used takes little memory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use trackway_tests::steps::wait_for;
 
 const KEPT_BYTES: u64 = 1 << 20;
 
-/// How much memory the window takes, in bytes.
+/// Returns the memory of the window, in bytes.
 fn memory_of_window(place: &Place) -> u64 {
     let entries = fs::read_dir(place.world.window_dir()).expect("the folder").flatten();
     entries.map(|entry| entry.metadata().expect("a file").blocks() * 512).sum()

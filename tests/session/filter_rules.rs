@@ -7,19 +7,19 @@ use serde_json::json;
 
 use crate::place::{Bursts, Place, told};
 
-/// What `trackway WORDS` did: whether it succeeded, its output, its messages.
+/// Runs `trackway WORDS`; returns whether it succeeded, its output, and its messages.
 fn typed(place: &Place, words: &[&str]) -> (bool, String, String) {
     told(&place.world.trackway(words).output().expect("trackway runs"))
 }
 
-/// What `trackway WORDS`, which must succeed, said.
+/// Runs `trackway WORDS`, which must succeed, and returns its messages.
 fn ok(place: &Place, words: &[&str]) -> String {
     let (is_success, _, talk) = typed(place, words);
     assert!(is_success, "{words:?}: {talk}");
     talk
 }
 
-/// What `trackway WORDS`, which must fail, said.
+/// Runs `trackway WORDS`, which must fail, and returns its messages.
 fn refused(place: &Place, words: &[&str]) -> String {
     let (is_success, text, talk) = typed(place, words);
     assert!(!is_success && text.is_empty(), "{words:?}: {text}{talk}");
@@ -73,7 +73,7 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
     }
 }
 
-/// RUN record with filters on events that nobody knows, and on some that a program of another name
+/// RUN record with filters on unknown events, and on events that only a program of another name
 /// has. EXPECT that it records.
 #[test]
 fn what_may_be_meant_later_is_taken_as_it_is() {

@@ -1,5 +1,4 @@
-//! Which events filters let pass, in programs that run, begin, and change what they do; while
-//! filters change under them.
+//! Events that filters let pass in programs that run, begin, and change while filters change.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,7 @@ use trackway_tests::steps::wait_for;
 
 use crate::place::{Bursts, Counting, ONE, Place, assert_none_there, assert_there, told};
 
-/// `trackway WORDS`, which must succeed.
+/// Runs `trackway WORDS`, which must succeed.
 fn ok(place: &Place, words: &[&str]) {
     let (is_success, _, talk) = told(&place.world.trackway(words).output().expect("it runs"));
     assert!(is_success, "{words:?}: {talk}");
@@ -19,7 +18,7 @@ fn numbers(place: &Place, trace: &str, who: u32) -> Vec<u64> {
     place.numbers(trace).remove(&who).unwrap_or_default()
 }
 
-/// RUN a program that nobody knows, with a filter; EXPECT those of its events of which it is true,
+/// RUN an unknown program with a filter. EXPECT exactly its events for which the filter is true,
 /// from the first one on, and none counted as lost.
 #[test]
 fn a_program_is_filtered_from_its_first_event_on() {
@@ -61,7 +60,7 @@ fn what_no_filter_is_about_is_recorded() {
     }
 }
 
-/// Whether an event with this number passes.
+/// Predicate that is true if an event with this number passes.
 type Passes = fn(u64) -> bool;
 
 /// RUN event on with other filters between bursts of a program. EXPECT of each burst what its

@@ -9,14 +9,14 @@ use trackway_tests::{World, has, skipped, source_dir};
 
 use crate::place::{Bursts, ONE, Place, told};
 
-/// `trackway WORDS`, which must succeed; what it wrote, and what it said.
+/// Runs `trackway WORDS`, which must succeed; returns its output and its messages.
 fn ok(world: &World, words: &[&str]) -> (String, String) {
     let (is_success, text, talk) = told(&world.trackway(words).output().expect("it runs"));
     assert!(is_success, "{words:?}: {talk}");
     (text, talk)
 }
 
-/// `trackway WORDS`, which must fail with this status; what it said.
+/// Runs `trackway WORDS`, which must fail with this status; returns its messages.
 fn refused(world: &World, status: i32, words: &[&str]) -> String {
     let output = world.trackway(words).output().expect("it runs");
     let (_, _, talk) = told(&output);

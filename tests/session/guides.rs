@@ -212,7 +212,8 @@ fn the_guide_of_changes_does_what_it_says() {
     drop(program);
 }
 
-/// What its filters let pass is `filters.rs`'s; here they are taken, kept and shown.
+/// `filters.rs` tests the effect of the filters; this test checks that they are accepted, kept and
+/// shown.
 #[test]
 fn the_guide_of_filters_does_what_it_says() {
     let guide = Guide::new("filters.md");
@@ -296,7 +297,7 @@ fn the_guide_of_several_users_does_what_it_says() {
     {
         return skipped("what was built is not readable by other users");
     }
-    // The first time his window appears; the second it is recorded.
+    // The user's window appears the first time; the second time it is recorded.
     guide.type_in(&format!("{user} myapp"));
     let is_there = || guide.place.status("all")["users"].to_string().contains("65531");
     wait_for("the user's window", is_there);

@@ -9,16 +9,16 @@ use trackway_tests::steps::wait_for;
 
 use crate::place::{Place, told};
 
-/// Events that the program emits when nobody jumps any more (`EVENTS_AFTER` of `jumps.c`).
+/// Number of events that the program emits after the last jump (`EVENTS_AFTER` of `jumps.c`).
 const EVENTS_AFTER: u64 = 1000;
-/// How often filters change while it is jumped out of.
+/// Number of changes of the filters while the program jumps.
 const CHANGES: u32 = 12;
 
 fn program(world: &World) -> PathBuf {
     world.compile_file("session/jumps.c", true, &[])
 }
 
-/// How many events a trace has of phase 2.
+/// Returns the number of events of phase 2 in a trace.
 fn events_after(world: &World, trace: &str) -> u64 {
     let words = ["print", "--count", "--on", "jumps:number", "--filter", "phase == 2", trace];
     let (is_success, count, talk) = told(&world.trackway(&words).output().expect("it runs"));
@@ -75,8 +75,8 @@ fn who_is_jumped_out_of_while_a_filter_is_linked_keeps_nothing_from_others() {
     }
 }
 
-/// RUN the same with neither filters nor restartable sequences, by claim alone. EXPECT all that it
-/// emits when nobody jumps any more.
+/// RUN the same with neither filters nor restartable sequences, by claim only. EXPECT all events
+/// that the program emits after the last jump.
 #[test]
 fn who_is_jumped_out_of_while_it_holds_a_claim_gives_it_back() {
     let world = World::new("session-jumps-claims");

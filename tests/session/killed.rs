@@ -1,4 +1,4 @@
-//! What is left when recorders and programs are killed.
+//! Remains of killed recorders and programs.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};

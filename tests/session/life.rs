@@ -385,7 +385,7 @@ fn who_is_refused_late_has_moved_no_earlier_trace() {
     let recorder = place.recorder_of("web");
     send(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
-    // Nobody recovers it meanwhile: what it is recorded from is elsewhere.
+    // The program is elsewhere, so that no session starts in between and recovers the trace.
     let program = place.world.path("none");
     fs::write(&program, "#!/no/interpreter\n").expect("a file");
     fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("ours");

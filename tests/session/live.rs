@@ -10,7 +10,7 @@ use crate::place::{
     Counting, Numbers, ONE, Place, assert_all_there, assert_there, numbers_of, told,
 };
 
-/// Somebody who follows, and what has been shown.
+/// Follower of a session, and the lines that it has printed.
 pub(crate) struct Follower {
     child: Child,
     pieces: Receiver<Vec<u8>>,
@@ -95,8 +95,8 @@ fn a_session_s_trace_is_found_by_its_name() {
     assert!(place.refused("print nobody").contains("nobody"));
 }
 
-/// RUN kill -9 of the recorder while somebody follows; recover; and where nothing is in memory any
-/// more, recover DIR. EXPECT that nothing in the trace says that it is written still.
+/// RUN kill -9 of the recorder while it is followed; recover; and, after the window is removed,
+/// recover DIR. EXPECT that nothing in the trace says that it is still being written.
 #[test]
 fn what_said_that_somebody_follows_goes_with_recovery() {
     let place = Place::new("session-live-killed");

@@ -1,4 +1,4 @@
-//! As many sessions as there can be.
+//! The largest number of sessions.
 
 use std::collections::BTreeMap;
 use std::thread;

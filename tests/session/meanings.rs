@@ -13,9 +13,9 @@ struct Event {
     emitted: &'static str,
 }
 
-/// RUN a program with `first`, then others with `later`, which nobody has seen, for as long as
-/// nothing of it is recorded. EXPECT that nothing of it is recorded of which the filter is not
-/// true, and so that all that is recorded ends with `meant`.
+/// RUN a program with `first`, then programs with `later`, which is new to the recorder, until the
+/// first event of one is recorded. EXPECT only events of which the filter is true, so that all that
+/// is recorded ends with `suffix`.
 fn judge(name: &str, filter: &str, [first, later]: [Event; 2], meant: &str) {
     let place = Place::new(name);
     let program = |event: &Event| {
@@ -134,7 +134,7 @@ fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
     check(&place.ok("session destroy web").1);
 }
 
-/// What is wide is judged by what was compiled for all that may come, from its first one on.
+/// The filter compiled for all possible types judges wide values, from the first event on.
 #[test]
 fn widths_are_those_of_each_event() {
     let place = Place::new("session-meanings-widths");
@@ -163,10 +163,9 @@ fn widths_are_those_of_each_event() {
     place.ok("session destroy web");
 }
 
-/// RECORD a program behind another command, so that nobody has seen its events, with filters that
-/// are wrong if its fields are taken for something else; and once more, when they are known. EXPECT
-/// the same both times, or that all of the first time is counted as lost; and that no filter is
-/// refused.
+/// RECORD a program that another command starts, so that its events are unknown, with filters that
+/// are wrong if its fields are confused; and again, when they are known. EXPECT the same both
+/// times, or that all events of the first time are counted as lost; and that no filter is refused.
 #[test]
 fn first_events_are_judged_as_later_ones_or_counted() {
     let place = Place::new("session-meanings-first");

@@ -58,26 +58,26 @@ impl Place {
         self.world.trackway(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// What `trackway LINE` did.
+    /// Runs `trackway LINE` and returns its output.
     pub(crate) fn run(&self, line: &str) -> Output {
         self.command(line).output().expect("trackway runs")
     }
 
-    /// What `trackway LINE`, which must succeed, wrote; and what it said.
+    /// Runs `trackway LINE`, which must succeed; returns its output and its messages.
     pub(crate) fn ok(&self, line: &str) -> (String, String) {
         let (is_success, text, talk) = told(&self.run(line));
         assert!(is_success, "trackway {line}: {talk}");
         (text, talk)
     }
 
-    /// What `trackway LINE`, which must fail, said.
+    /// Runs `trackway LINE`, which must fail; returns its messages.
     pub(crate) fn refused(&self, line: &str) -> String {
         let (is_success, text, talk) = told(&self.run(line));
         assert!(!is_success && text.is_empty(), "trackway {line}: {text}{talk}");
         talk
     }
 
-    /// How a session goes.
+    /// Returns the status of a session.
     pub(crate) fn status(&self, session: &str) -> Value {
         let (text, _) = self.ok(&format!("session status {session} --format json"));
         serde_json::from_str(&text).expect("JSON")
@@ -144,7 +144,7 @@ impl Place {
         numbers
     }
 
-    /// Whether a trace is marked as complete.
+    /// Returns true if a trace is marked as complete.
     pub(crate) fn is_complete(&self, trace: &str) -> bool {
         self.world.path(trace).join("ust/uid").exists() && self.mark(trace).is_some()
     }
@@ -194,7 +194,7 @@ impl Bursts {
         Self::begin(steps, &mut program)
     }
 
-    /// Of this program, which counts in `steps`.
+    /// Starts this program, which counts in `steps`.
     pub(crate) fn begin(steps: Steps, program: &mut Command) -> Self {
         let running = Running::start(program);
         steps.wait_ready(1);
@@ -229,7 +229,7 @@ fn write_word(steps: &Steps, at: u64, word: u32) {
     file.write_all_at(&word.to_le_bytes(), at).expect("its head");
 }
 
-/// What a command did: whether it succeeded, its output, its messages.
+/// Returns the result of a command: whether it succeeded, its output, and its messages.
 pub(crate) fn told(output: &Output) -> (bool, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.success(), text(&output.stdout), text(&output.stderr))

@@ -12,7 +12,7 @@ use crate::place::{Bursts, Place, told};
 /// A command that `trackway record` records.
 struct Recorded {
     bursts: Bursts,
-    /// What its session is called.
+    /// Name of its session.
     name: String,
 }
 
@@ -31,7 +31,7 @@ impl Recorded {
         Self { bursts, name }
     }
 
-    /// What `trackway VERB NAME REST`, which must succeed, wrote; and what it said.
+    /// Runs `trackway VERB NAME REST`, which must succeed; returns its output and its messages.
     fn ok(&self, place: &Place, verb: &str, rest: &str) -> (String, String) {
         place.ok(&format!("{verb} {} {rest}", self.name))
     }

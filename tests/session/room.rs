@@ -1,4 +1,4 @@
-//! Where there is little room, or none: full disks, small shared memory, what may not be written.
+//! Little or no space: full disks, small shared memory, read-only places.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ impl Inside {
         Some(Self { place, holder })
     }
 
-    /// Such a command, run there.
+    /// Returns such a command, which runs in the namespace.
     fn enter(&self, command: &Command) -> Command {
         let namespace = format!("--mount=/proc/{}/ns/mnt", self.holder.pid());
         let mut inside = self.place.world.command("nsenter");

@@ -1,5 +1,5 @@
-//! What is lost for want of room comes with the size of buffers that would have kept it, and what
-//! is lost for other reasons does not.
+//! Recommended buffer sizes: a loss for lack of room reports the size that would have sufficed, and
+//! other losses do not.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use trackway_tests::{World, is_lockless};
 
 use crate::place::{Place, assert_all_there};
 
-/// Events that the program emits while nobody makes room.
+/// Number of events that the program emits while no recorder drains.
 const EVENTS: u64 = 50_000;
 
 /// RUN a program on one CPU, to its end, while the recorder of a session with buffers of this size

@@ -159,8 +159,8 @@ fn pieces_of_a_session_whose_channels_changed_are_read_together() {
 }
 
 /// RUN flight recorders whose folders are moved, and others that record into the old places. EXPECT
-/// snapshots in the moved folder, and that the end of one removes nothing of the other, nor of what
-/// somebody put into the old place.
+/// snapshots in the moved folder, and that the end of one recorder removes no files of the other,
+/// and none that the user put into the old place.
 #[test]
 fn a_flight_recorder_that_was_moved_leaves_its_old_place_alone() {
     let place = Place::new("session-moved-flight");

@@ -1,4 +1,4 @@
-//! What comes over a session's socket and is no request.
+//! Input of a session's socket that is no request.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -145,8 +145,8 @@ fn a_hundred_connections_do_not_keep_it_from_recording() {
     assert_all_there(&place.numbers("trace"), &steps);
 }
 
-/// RUN stop while the recorder stands still, which is given up; then let it go on. EXPECT that it
-/// records on: nobody waits for that stop any more.
+/// RUN stop while the recorder is suspended, until the command gives up; then let the recorder go
+/// on. EXPECT that it still records: the stop was abandoned.
 #[test]
 fn what_was_given_up_is_not_done_later() {
     let place = Place::new("session-given-up");

@@ -140,7 +140,7 @@ fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
 #[test]
 fn the_oldest_unfinished_recordings_make_place_for_new_ones() {
     let place = Place::new("unfinished-full");
-    // The first is stopped, not dead: nobody takes its place.
+    // The first is stopped, not dead: its place stays occupied.
     place.ok("session create stopped --on life:* -o stopped");
     let stopped = place.recorder_of("stopped").cast_signed();
     send(stopped, libc::SIGSTOP);

@@ -13,7 +13,8 @@ fn place(name: &str) -> (World, PathBuf) {
     (world, program)
 }
 
-/// What `record` with these options, for the program in this mode, said; `None`: it failed.
+/// Runs `record` with these options, for the program in this mode; returns its messages, or `None`
+/// if it failed.
 fn record(world: &World, options: &[&str], program: &PathBuf, mode: [&str; 2]) -> Option<String> {
     let mut command = world.trackway(&["record"]);
     command.args(options).arg("--").arg(program).args(mode);
@@ -21,7 +22,7 @@ fn record(world: &World, options: &[&str], program: &PathBuf, mode: [&str; 2]) -
     is_success.then_some(talk)
 }
 
-/// What `print` with these options writes of each event, but when and where it was.
+/// Returns the output of `print` with these options, without the times and origins of events.
 fn payloads(world: &World, trace: &str, options: &[&str]) -> Vec<String> {
     let mut command = world.trackway(&["print"]);
     command.args(options).arg(world.path(trace));
@@ -71,7 +72,7 @@ fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
             _ if filter.contains("$ctx") => payloads(&world, "all", &["--filter", "last == \"q\""]),
             _ => payloads(&world, "all", &["--filter", filter]),
         };
-        // A path of 6000 bytes is cut, whoever asks.
+        // A path of 6000 bytes is cut in every case.
         let is_of_none = filter.contains("== 6000");
         assert!(meant.is_empty() == is_of_none && meant.len() < 2000, "{filter}: {}", meant.len());
         assert_eq!(payloads(&world, "some", &[]), meant, "{filter}");
@@ -116,9 +117,9 @@ fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     }
 }
 
-/// RUN a program with an event whose text nobody can read, dropped by a filter on another field.
-/// EXPECT that it lives: the text is not copied. (Where a thread is preempted while it asks, it
-/// stages; so not each of ten runs must.)
+/// RUN a program with an event whose string cannot be read, and a filter that drops it by another
+/// field. EXPECT that the program lives: the string is not copied. (A thread that is preempted in
+/// the prefilter stages the event, so one of ten runs suffices.)
 #[test]
 fn what_a_filter_drops_is_not_copied() {
     let (world, program) = place("session-untouched");

@@ -11,7 +11,7 @@ use crate::place::told;
 /// Stacks that are looked at for each filter.
 const SAMPLES: u64 = 2000;
 
-/// What events are emitted, and the filter: each is another way through the library.
+/// Kinds of events with a filter: each takes another path through the library.
 const WAYS: [(&str, &str); 9] = [
     ("numbers", ""),
     ("strings", ""),

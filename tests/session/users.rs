@@ -1,7 +1,7 @@
 //! Sessions of root over several users: `trackway session create --user NAME|UID|all`.
 //!
-//! The folder of windows is as /dev/shm is: anybody may make files there, and remove his own. The
-//! users have numbers that nobody has.
+//! The folder of windows has the mode of /dev/shm: every user may make files there, and remove only
+//! own files. The user ids belong to no account.
 //!
 //! Longer than 600 lines: the tests share users, their windows and their programs.
 
@@ -59,7 +59,7 @@ impl Users {
         command
     }
 
-    /// `trackway LINE` as another user, whose sockets are elsewhere.
+    /// Returns `trackway LINE` as another user, whose sockets are elsewhere.
     fn trackway_as(&self, uid: u32, line: &str) -> Output {
         let run = self.place.world.path(&format!("run-{uid}"));
         let mut command = self.as_user(uid, build_dir().join("trackway"));
@@ -67,8 +67,8 @@ impl Users {
         command.output().expect("setpriv runs")
     }
 
-    /// The program that counts, as another user. Its streams begin at the user's number's last
-    /// digits, so that each user has his own.
+    /// Returns the program that counts, as another user. Its streams begin at the last digits of
+    /// the user's id, so that each user has separate ones.
     fn program(&self, uid: u32, mode: &str) -> (Steps, Command) {
         self.program_of(uid, mode, BURST)
     }
@@ -104,7 +104,7 @@ impl Users {
         mine.map_or_else(|| folder.join(self.window_name(uid)), |entry| entry.path())
     }
 
-    /// What a user's window is called; root's is there.
+    /// Returns the name of a user's window; root's window is in the same folder.
     fn window_name(&self, uid: u32) -> String {
         let root = self.window(0);
         let name = root.file_name().expect("a name").to_string_lossy();
@@ -154,7 +154,7 @@ impl Users {
         found
     }
 
-    /// What recorders keep of parts that are not complete.
+    /// Returns the number of files in the run folder for parts that are not complete.
     fn kept(&self) -> usize {
         let entries = fs::read_dir(self.place.world.run_dir()).into_iter().flatten().flatten();
         entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "part")).count()
@@ -242,8 +242,8 @@ fn named_users_are_recorded_from_their_first_event() {
     assert_eq!(users.numbers("own")[&crate::place::ONE].len(), 10);
 }
 
-/// RUN create for others, and for all, as an ordinary user; and for somebody who is not there.
-/// EXPECT a refusal that says why, and nothing left; that the user himself is no other.
+/// RUN create as an ordinary user: for another user, for all, for a user that does not exist, and
+/// for the same user. EXPECT a refusal with the reason and no remains, except for the same user.
 #[test]
 fn only_root_records_others() {
     let Some(users) = Users::new("users-refused") else { return };
@@ -423,8 +423,9 @@ fn users_ask_for_snapshots_beside_each_other() {
     assert!(!users.place.world.path("flight/snapshot-4").exists());
 }
 
-/// RUN --user all while a user truncates his window, removes it, and runs another program. EXPECT
-/// that he is let go, and said so, that nobody else notices, and that his new window is recorded.
+/// RUN --user all while a user truncates their window, removes it, and runs another program. EXPECT
+/// a message that the recorder released the window, no effect on other users, and that the new
+/// window is recorded.
 #[test]
 fn who_truncates_his_window_is_let_go_and_the_others_are_not() {
     let Some(users) = Users::new("users-truncated") else { return };
@@ -514,8 +515,8 @@ fn what_is_no_window_is_passed_over() {
     assert_eq!(fs::read(&secret).expect("ours"), vec![7; 4 << 20]);
 }
 
-/// RUN --user all while a user writes over his window without end, and another keeps his locked.
-/// EXPECT that the recorder goes on, answers, and has all of the third.
+/// RUN --user all while one user overwrites their window without end, and another keeps theirs
+/// locked. EXPECT that the recorder goes on, answers, and has all events of the third user.
 #[test]
 fn who_writes_over_his_window_or_locks_it_harms_himself_alone() {
     let Some(users) = Users::new("users-scribble") else { return };
@@ -544,7 +545,7 @@ fn who_writes_over_his_window_or_locks_it_harms_himself_alone() {
     lock.kill().expect("it sleeps");
     lock.wait().expect("it ends");
     let numbers = {
-        // What the one wrote over is his; readers say so.
+        // The overwritten data is the user's own; readers report it.
         let mut print = users.place.command("print trace");
         let (_, text, _) = told(&print.output().expect("trackway runs"));
         crate::place::numbers_of(&text)
@@ -554,9 +555,10 @@ fn who_writes_over_his_window_or_locks_it_harms_himself_alone() {
     drop(ann);
 }
 
-/// RUN channel add and set where a user's window has no slot left, because he has sessions of his
-/// own; and set once they have gone. EXPECT that it is done for the other, said of the one, who
-/// goes on with what he had, without a loss, and has the next change.
+/// RUN channel add and set where a user's window has no slot left, because the user has other
+/// sessions; and set once they have gone. EXPECT that the change takes effect for the other user,
+/// with a message about the first, who keeps the old configuration without a loss and gets the next
+/// change.
 #[test]
 fn who_has_no_room_for_a_change_goes_on_as_he_was() {
     let Some(users) = Users::new("users-no-slot") else { return };
@@ -669,8 +671,9 @@ fn a_trace_of_several_users_is_recovered_in_passing_and_where_it_was_moved() {
     }
 }
 
-/// RUN a session of a user's own whose path leads to what is root's; kill -9; recover as root.
-/// EXPECT that root follows no path from that window, and the user recovers his own.
+/// RUN a session of an ordinary user whose path leads to a file of root's; kill -9; recover as
+/// root. EXPECT that root follows no path from that window, and that the user can recover the
+/// session.
 #[test]
 fn root_follows_no_path_from_another_user_s_window() {
     let Some(users) = Users::new("users-path") else { return };
@@ -698,8 +701,8 @@ fn root_follows_no_path_from_another_user_s_window() {
     assert!(is_success && talk.contains(&format!("{BURST} more events")), "{talk}");
 }
 
-/// RUN a user who says in his window that less was written than was; kill -9; recover as root.
-/// EXPECT that what was written is there still.
+/// RUN a user whose window claims that less was written than was; kill -9; recover as root. EXPECT
+/// that the written data is still there.
 #[test]
 fn nobody_takes_back_what_is_written() {
     let Some(users) = Users::new("users-rewind") else { return };
@@ -735,7 +738,7 @@ fn nobody_takes_back_what_is_written() {
     assert!(numbers[&stream_of(EVE)].len() as u64 >= 3 * BURST, "{numbers:?}");
 }
 
-/// Whether a file below a folder is so long.
+/// Returns true if a file below a folder has this length.
 fn is_length_of_a_stream(folder: &Path, bytes: u64) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| {
@@ -798,8 +801,9 @@ fn all_users_are_followed() {
     drop((ann, bob));
 }
 
-/// RUN --user all; a user's window is removed while his program runs, which ends then, as when he
-/// logs out; he comes back. EXPECT both programs' events, and one part for him at a time.
+/// RUN --user all; a user's window is removed while a program of the user runs, which ends then, as
+/// at a logout; the user comes back. EXPECT both programs' events, and only one part for the user
+/// at a time.
 #[test]
 fn who_logs_out_and_comes_back_is_recorded_again() {
     let Some(users) = Users::new("users-logout") else { return };
@@ -810,7 +814,7 @@ fn who_logs_out_and_comes_back_is_recorded_again() {
     fs::remove_file(&window).expect("root may");
     ann.next();
     drop(ann);
-    // What his programs had is written while the session goes on.
+    // The events of the first window are written while the session goes on.
     let first = users.place.world.path("trace/ust/uid/65531/64-bit");
     wait_for("its end", || first.join("trackway/complete").exists());
     let (steps, mut program) = users.program(ANN, "bursts");

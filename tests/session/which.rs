@@ -1,4 +1,4 @@
-//! Which processes: by id, executable, namespace; those that run and those that are started later.
+//! Selection of processes by id, executable and namespace: running ones, and ones that start later.
 
 use std::os::unix::fs::MetadataExt as _;
 

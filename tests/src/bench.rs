@@ -71,7 +71,7 @@ pub fn number(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
 }
 
-/// Whether a row was measured; one that is absent must say why, and none may have failed.
+/// Returns true if a row was measured. Panics if the row failed, or is absent without a reason.
 pub fn is_measured(row: &Value) -> bool {
     if row["status"] == "absent" {
         assert!(row["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{row}");

@@ -45,8 +45,9 @@ impl Recipe {
     }
 }
 
-/// Writes a program that is to be run. Not in this process: a child of another thread's, between
-/// fork and exec, would have it open for writing, and nobody could run it meanwhile (ETXTBSY).
+/// Writes a program that a test will run. Another process does the writing: a child that another
+/// thread forks would keep the file open for writing until its exec, and every other exec of the
+/// file would fail meanwhile (ETXTBSY).
 fn write_program(path: &Path, bytes: &[u8]) {
     let script = r#"rm -f "$0" && cat >"$0" && chmod 755 "$0""#;
     let mut child = Command::new("sh")

@@ -1,8 +1,9 @@
 //! Helpers of the end-to-end tests: the built programs, run as a user runs them.
 //!
 //! Every test has a [`World`] of its own: a temporary folder, a folder of sessions, and a window
-//! folder in /dev/shm that nobody else uses, all removed when it goes, also when the test fails;
-//! recorders in the background end with it. Nothing here touches the user's own window or sessions.
+//! folder in /dev/shm that no other test uses. Dropping the world removes all three and ends its
+//! background recorders, also when the test fails. No test touches the user's own window or
+//! sessions.
 
 pub mod bench;
 pub mod cgroup;
@@ -21,7 +22,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use compiled::Recipe;
 pub use trackway_testkit::{is_root, skipped, text};
 
-/// Where the sources are: this checkout, or the copy that `scripts/test` made for another user.
+/// Returns the folder of the sources: this checkout, or the copy that `scripts/test` made for
+/// another user.
 pub fn source_dir() -> PathBuf {
     match std::env::var_os("TRACKWAY_SOURCE_DIR") {
         Some(dir) => dir.into(),
@@ -29,7 +31,7 @@ pub fn source_dir() -> PathBuf {
     }
 }
 
-/// Where the built programs and libraries are.
+/// Returns the folder of the built programs and libraries.
 pub fn build_dir() -> PathBuf {
     match std::env::var_os("TRACKWAY_BUILD_DIR") {
         Some(dir) => dir.into(),
@@ -37,12 +39,13 @@ pub fn build_dir() -> PathBuf {
     }
 }
 
-/// How writers are to reserve in all recordings, if it was said: `TRACKWAY_TEST_RESERVE`.
+/// Returns the writer path that all recordings must use, if `TRACKWAY_TEST_RESERVE` names one.
 pub fn reserve() -> Option<String> {
     std::env::var("TRACKWAY_TEST_RESERVE").ok()
 }
 
-/// Whether they reserve as the paper's do: then this test, which needs more, is skipped.
+/// Returns true if all recordings use the lockless writer path. The test, which needs another path,
+/// is then skipped for the reason `because`.
 pub fn is_lockless(because: &str) -> bool {
     let is = reserve().is_some_and(|way| way == "lockless");
     if is {
@@ -51,15 +54,15 @@ pub fn is_lockless(because: &str) -> bool {
     is
 }
 
-/// Whether a program is installed.
+/// Returns true if a program is installed.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// Copies a program that is to be run. Not in this process: a child of another thread's, between
-/// fork and exec, would have the copy open for writing, and nobody could run it meanwhile
-/// (ETXTBSY).
+/// Copies a program that a test will run. Another process does the copying: a child that another
+/// thread forks would keep the copy open for writing until its exec, and every other exec of the
+/// copy would fail meanwhile (ETXTBSY).
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-p").arg(from).arg(to).status().expect("cp runs");
     assert!(status.success(), "cp {} {}", from.display(), to.display());
@@ -95,7 +98,7 @@ impl World {
         &self.window
     }
 
-    /// Where this world's sessions are asked; not there until something is recorded.
+    /// Returns the run folder of this world. It does not exist before the first recording.
     pub fn run_dir(&self) -> PathBuf {
         self.path("run")
     }
@@ -180,7 +183,8 @@ impl World {
         program
     }
 
-    /// Whether a program may be another one because of what is in this world.
+    /// Returns true if a compiled program depends on headers of this world, so that the cache must
+    /// not share it.
     fn has_headers(&self) -> bool {
         let entries = fs::read_dir(&self.dir).expect("its folder").flatten();
         let is_header = |path: PathBuf| path.extension().is_some_and(|end| end == "h");
@@ -222,9 +226,10 @@ impl World {
     }
 }
 
-/// Whether babeltrace2's lines are ours. Version 2.0.4 shows an empty text as one that it has shown
-/// before, so such lines are compared up to it; so are those of system calls whose text babeltrace2
-/// does not take from the event of the return.
+/// Returns true if two lists of printed lines agree as far as babeltrace2 is right. Version 2.0.4
+/// prints an empty string as the string that it printed before, so such lines are compared up to
+/// that string. The same holds for system calls whose strings babeltrace2 does not take from the
+/// exit event.
 pub fn are_lines_of_babeltrace(ours: &str, theirs: &str) -> bool {
     let lacks_text = |line: &str| {
         line.contains("syscall_entry_")
@@ -254,7 +259,7 @@ impl Drop for World {
     }
 }
 
-/// Whether the kernel's events can be recorded here; if not, that is said.
+/// Returns true if this machine can record kernel events; prints the reason if it cannot.
 pub fn has_kernel_events(world: &World) -> bool {
     if !is_root() {
         skipped("only root records the kernel's events");
@@ -267,7 +272,7 @@ pub fn has_kernel_events(world: &World) -> bool {
     output.status.success()
 }
 
-/// What `trackway record` did.
+/// Result of `trackway record`: its trace, its output and its exit status.
 #[derive(Debug)]
 pub struct Recording {
     /// The trace folder.
@@ -292,7 +297,7 @@ pub struct Summary {
 }
 
 impl Recording {
-    /// Of what a recorder that wrote to `trace` left.
+    /// Collects the results of a recorder that wrote to `trace`.
     pub fn new(trace: PathBuf, output: Output) -> Self {
         let summary = Summary::parse(&String::from_utf8_lossy(&output.stderr));
         Self { trace, output, summary }

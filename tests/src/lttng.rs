@@ -1,5 +1,6 @@
-//! lttng-sessiond for a test: it lives in the test's folder as an ordinary user's (nobody's, if the
-//! test runs as root, whose daemon there can be only one of), and dies with the test.
+//! lttng-sessiond for a test. The daemon runs as an ordinary user with a home in the test's folder,
+//! and dies with the test. If the test runs as root, the daemon runs as the user `nobody`, because
+//! root can have only one daemon.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +14,7 @@ pub const PROGRAMS: [&str; 5] = ["lttng", "lttng-sessiond", "lttng-gen-tp", "set
 
 /// The daemon while it runs; ended, by its id, when it is dropped.
 pub struct Daemon<'world> {
-    /// Whose folder it lives in.
+    /// World whose folder is the daemon's home.
     pub world: &'world World,
     child: Child,
 }
@@ -51,7 +52,7 @@ impl<'world> Daemon<'world> {
         command
     }
 
-    /// `lttng ARGUMENTS`, whatever comes of it.
+    /// Runs `lttng ARGUMENTS`, and returns its output whether it succeeds or fails.
     ///
     /// # Panics
     /// If it cannot be run.

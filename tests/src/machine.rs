@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use crate::World;
 use crate::steps::Running;
 
-/// How long a machine may take from its start to its end.
+/// Longest time from a machine's start to its end.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// What a machine's first process said: commands with what they wrote and what
-/// they came to, and files.
+/// Console output of a machine's first process: commands with their output and exit status, and
+/// files.
 #[derive(Default)]
 pub struct Console {
     /// Each, what it wrote, and its status.

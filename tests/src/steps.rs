@@ -45,7 +45,7 @@ pub struct Steps {
     path: PathBuf,
 }
 
-/// What the programs counted.
+/// Counts that the programs reported.
 pub struct Counts {
     /// Events begun, by stream.
     pub started: BTreeMap<u32, u64>,
@@ -73,7 +73,7 @@ impl Steps {
         Self { path }
     }
 
-    /// Where it is: the value of STEPS.
+    /// Returns the path of the file: the value of STEPS.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -90,7 +90,7 @@ impl Steps {
         self.word(8)
     }
 
-    /// How far the program says that it is.
+    /// Returns the step that the program has reached.
     pub fn ready(&self) -> u32 {
         self.word(12)
     }
@@ -112,7 +112,7 @@ impl Steps {
         wait_for("more events", || self.counts().completed() >= now + more);
     }
 
-    /// What is counted now.
+    /// Returns the current counts.
     pub fn counts(&self) -> Counts {
         let bytes = fs::read(&self.path).expect("the counters' file");
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
@@ -211,7 +211,7 @@ pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process is there and not a zombie.
+/// Returns true if a process exists and is not a zombie.
 pub fn is_running(pid: u32) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -220,7 +220,7 @@ pub fn is_running(pid: u32) -> bool {
 /// A started program that ends with the test, whatever becomes of the test.
 pub struct Running {
     child: Option<Child>,
-    /// Where its counters are, if a program of its own must end too.
+    /// File of its steps, if a program that the command started must end, too.
     steps: Option<PathBuf>,
 }
 
@@ -252,7 +252,7 @@ impl Running {
         send(self.pid().cast_signed(), signal);
     }
 
-    /// Whether it has not ended yet.
+    /// Returns true while it has not ended.
     pub fn runs(&mut self) -> bool {
         let child = self.child.as_mut().expect("it is there until it was waited for");
         child.try_wait().expect("its state").is_none()
@@ -296,8 +296,8 @@ fn text_of(bytes: std::thread::Result<Vec<u8>>) -> String {
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
-/// Lets a command heed signals that whoever starts the tests may ignore: under nohup(1), or in a
-/// shell's background, all that is started ignores them, too.
+/// Restores the default actions of signals for a command. Under nohup(1), or in the background of a
+/// shell, the tests and all that they start would ignore some signals.
 pub fn heed_signals(command: &mut Command) {
     // SAFETY: signal(2) may be called between fork and exec.
     unsafe {
@@ -344,7 +344,8 @@ impl World {
         self.compile(&name, &text, linked, &all)
     }
 
-    /// `trackway record OPTIONS -o TRACE -- COMMAND` that counts in `steps`, ready to be started.
+    /// Returns `trackway record OPTIONS -o TRACE -- COMMAND`, ready to start; the command counts in
+    /// `steps`.
     pub fn recorder<S: AsRef<std::ffi::OsStr>>(
         &self,
         steps: &Steps,

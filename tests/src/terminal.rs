@@ -7,10 +7,10 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
-/// What a program wrote to its terminal.
+/// Output of a program that ran on a terminal, and its exit status.
 #[derive(Debug)]
 pub struct OnTerminal {
-    /// How it ended.
+    /// Exit status of the program.
     pub status: ExitStatus,
     /// Standard output and standard error, as the terminal got them.
     pub bytes: Vec<u8>,
@@ -23,7 +23,7 @@ impl OnTerminal {
     }
 }
 
-/// Which of a program's outputs are the terminal.
+/// Outputs of a program that are the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outputs {
     /// Standard output and standard error.
@@ -48,7 +48,7 @@ pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
     command.stdin(Stdio::null()).stderr(slave_again());
     command.stdout(if outputs == Outputs::Both { slave_again() } else { Stdio::null() });
     let mut child = command.spawn().expect("it starts");
-    // The terminal ends for its reader when nobody has it open for writing.
+    // The terminal ends for its reader when no process has it open for writing.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     drop(slave);
     let reader = thread::spawn(move || {
@@ -84,6 +84,6 @@ fn open_terminal() -> (OwnedFd, OwnedFd) {
         // SAFETY: the descriptor is open; no program that is started meanwhile is to keep it.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
-    // SAFETY: both were just opened, and nobody else has them.
+    // SAFETY: openpty has just opened both descriptors, and no other code owns them.
     unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
 }

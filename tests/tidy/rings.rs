@@ -36,18 +36,18 @@ const CRATES: [&str; 20] = [
 ];
 /// Folders of other packages without one.
 const OTHERS: [&str; 3] = ["bench/engine", "bench/suites", "bench/cli"];
-/// How many `pub use` one name may pass through.
+/// Most `pub use` items that one name may pass through.
 const HOPS_MAX: usize = 16;
 
 /// The names on the way to a module, from the crate's root; or to an item.
 type Names = Vec<String>;
 
-/// What a module has.
+/// Paths, re-exports and items of a module.
 #[derive(Default)]
 struct Module {
     /// Paths that it names, as they are written.
     paths: Vec<Names>,
-    /// What it offers under another path: names, and where they come from.
+    /// Names that it re-exports under another path, with their origins.
     offered: BTreeMap<String, Names>,
     /// Modules of which it offers everything.
     offered_whole: Vec<Names>,
@@ -239,7 +239,7 @@ fn definition(modules: &Modules, path: &[String], hops: usize) -> Option<Names> 
     whole.filter_map(|from| definition(modules, &[&from, rest].concat(), hops + 1)).next()
 }
 
-/// Which folder imports which, and for what.
+/// Returns the imports between folders: from, to, and each imported path with its module.
 fn imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<String>> {
     let mut imports: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for (from, module) in modules {

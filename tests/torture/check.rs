@@ -1,4 +1,4 @@
-//! What was recorded, held against what the program says that it emitted.
+//! Comparison of a trace with the events that the program reports as emitted.
 
 use std::collections::HashMap;
 
@@ -81,8 +81,8 @@ pub(crate) fn all_there(streams: &[Stream], lanes: &[Lane], wrong: &mut Complain
     }
 }
 
-/// Of a flight recorder: after the moment from which on every region is whole, nothing is missing
-/// but what was lost.
+/// Checks the trace of a flight recorder: from the moment at which every region is complete, only
+/// lost events are missing.
 pub(crate) fn newest_kept(streams: &[Stream], lanes: &[Lane], lost: u64, wrong: &mut Complaints) {
     let whole_since = streams
         .iter()

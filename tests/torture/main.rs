@@ -35,7 +35,7 @@ use trackway_tests::{World, has, skipped};
 
 /// Rounds of the short form: chosen so that every mode, way and end is among them.
 const SHORT_SEEDS: std::ops::Range<u64> = 459..473;
-/// How long a round's program records: of the short form, of the long one.
+/// Durations of a round's program, in the short form and in the long form.
 const SHORT_MS: u64 = 500;
 const LONG_MS: u64 = 1500;
 
@@ -106,7 +106,7 @@ struct Torture {
     killed: u64,
     processes: u64,
     overwritten: u64,
-    /// Rounds whose memory stays because somebody cannot be proved dead.
+    /// Number of rounds whose memory stays because a dead process cannot be proved dead.
     kept: u64,
     sum: Totals,
     failed: Vec<u64>,
@@ -171,13 +171,13 @@ impl Torture {
         }
     }
 
-    /// What a round left shall not make the next ones fail.
+    /// Removes the remains of a round, so that the next rounds do not fail because of them.
     fn begin_anew(&mut self) {
         self.world = World::new("torture");
         self.program = shared::compile_workload(&self.world);
     }
 
-    /// Copies what a round left to where it can be looked at, if somebody wants to.
+    /// Copies the remains of a round to a folder for inspection, if the options name one.
     fn keep(&self, seed: u64) {
         let Some(folder) = std::env::var_os("TRACKWAY_TORTURE_KEEP") else { return };
         let folder = PathBuf::from(folder).join(format!("seed-{seed}"));

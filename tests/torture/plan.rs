@@ -1,10 +1,10 @@
-//! What a round does: drawn from its seed, so that the seed repeats it.
+//! Plan of a round. It is drawn from the round's seed, so that the seed repeats it.
 
 use trackway_testkit::Random;
 
 use crate::shared::{Orders, Word};
 
-/// What happens when the buffers are full.
+/// Behaviour of the session when its buffers are full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// New events are lost.
@@ -15,7 +15,7 @@ pub(crate) enum Mode {
     Roomy,
 }
 
-/// Which way records go.
+/// Writer paths of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// By restartable sequence.
@@ -30,7 +30,7 @@ pub(crate) enum Way {
     Lockless,
 }
 
-/// How it ends.
+/// End of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The program ends, then the recorder.
@@ -76,11 +76,11 @@ impl End {
 /// A round.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// What happens when the buffers are full.
+    /// Behaviour when the buffers are full.
     pub(crate) mode: Mode,
-    /// Which way records go.
+    /// Writer paths of the program.
     pub(crate) way: Way,
-    /// How it ends.
+    /// End of the round.
     pub(crate) end: End,
     /// Size of a sub-buffer, in bytes.
     pub(crate) sub_bytes: u64,
@@ -90,13 +90,14 @@ pub(crate) struct Plan {
     pub(crate) contexts: &'static str,
     /// Largest payload, in bytes.
     pub(crate) body_max: u64,
-    /// How long program and recorder stand still in the middle of it (SIGSTOP), in ms.
+    /// Time for which SIGSTOP suspends the program and the recorder in the middle of the round, in
+    /// ms.
     pub(crate) pause_ms: u64,
     /// Time from the start to the first kill, in µs.
     pub(crate) kill_after_us: u64,
     /// Time from the recorder's death to the program's, in µs.
     pub(crate) outlives_us: u64,
-    /// What the program is told.
+    /// Orders to the program.
     pub(crate) orders: Orders,
 }
 
@@ -133,7 +134,8 @@ impl Plan {
         match end {
             End::ByItself => {}
             End::ProgramKilled => {
-                // One process alone: what its children emit after it, nobody records.
+                // One process without children: no recorder would record the events that they emit
+                // after it.
                 orders.retain(|(word, _)| !matches!(word, Word::Forks | Word::Vforks));
                 orders.push((Word::EndNs, u64::MAX));
             }
@@ -188,7 +190,7 @@ impl Plan {
         orders
     }
 
-    /// Whether a writer may be killed in the middle of an event.
+    /// Returns true if a writer may be killed in the middle of an event.
     pub(crate) fn kills(&self) -> bool {
         let ordered = |(word, value): &(Word, u64)| matches!(word, Word::Kills) && *value != 0;
         self.end != End::ByItself || self.orders.iter().any(ordered)

@@ -19,7 +19,7 @@ use crate::window;
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
 /// Most time until what the dead left is given back.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What a complete trace has.
+/// File that marks a complete trace.
 const MARK: &str = "trackway/complete";
 /// A round.
 pub(crate) struct Round<'torture> {
@@ -27,23 +27,23 @@ pub(crate) struct Round<'torture> {
     pub(crate) program: &'torture Path,
     pub(crate) plan: &'torture Plan,
     pub(crate) shared: &'torture Shared,
-    /// Of the trace.
+    /// Folder of the trace.
     pub(crate) folder: PathBuf,
 }
 
-/// What it came to.
+/// Result of a round.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) totals: Totals,
     pub(crate) overwritten: u64,
-    /// Whether the session keeps its memory, because somebody who was killed cannot be proved dead:
-    /// a process whose parent was gone before its first event, so that it did not know its
-    /// namespace; a vfork child, or a fork child at its first event, that owned a claim region.
+    /// True if the session keeps its memory because a killed process cannot be proved dead. Such a
+    /// process does not know its PID namespace, because its parent was gone before its first event;
+    /// or it is a vfork child, or a fork child at its first event, that owned a claim region.
     pub(crate) keeps: bool,
     pub(crate) complaint: Option<String>,
 }
 
-/// What the trace says of how it was completed: `trackway/complete`.
+/// Contents of `trackway/complete`: how the trace was completed.
 #[derive(Debug)]
 struct Mark {
     by_recorder: bool,
@@ -170,9 +170,9 @@ impl Round<'_> {
         }
     }
 
-    /// Everything is given back: by the commands so far, or by the next ones. (As long as the
-    /// kernel has threads of somebody who was killed, a hole's memory stays with its session.) Or
-    /// it is kept because of somebody who cannot be proved dead: whether that is so.
+    /// Waits until the commands so far, or the next ones, have released all memory, and complains
+    /// if it stays. A hole's memory stays with its session as long as the kernel has threads of a
+    /// killed process. Returns true if memory stays because a process cannot be proved dead.
     fn expect_nothing_left(&self, wrong: &mut Complaints) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while window::exists(self.world) {
@@ -208,7 +208,7 @@ impl Round<'_> {
         let is_cut_short = matches!(plan.end, End::RecorderKilled | End::AllKilled);
         let started = check::totals(&[], lanes).started;
         if is_cut_short && started == 0 && !folder.join(MARK).exists() {
-            // The recorder was killed before it let anybody in: there is nothing to recover.
+            // The recorder was killed before it admitted a program: there is nothing to recover.
             return Outcome::default();
         }
         let mut streams = trace::read(&folder, lanes, plan.body_max, wrong);

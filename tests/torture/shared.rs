@@ -51,7 +51,7 @@ pub(crate) enum Word {
     EndNs,
 }
 
-/// What the program is to do: values of its words.
+/// Orders to the program: values of its words.
 pub(crate) type Orders = Vec<(Word, u64)>;
 
 /// The file.
@@ -75,9 +75,9 @@ pub(crate) struct Lane {
     pub(crate) process: u16,
     /// Number of its thread in its process.
     pub(crate) thread: u16,
-    /// Whether it is a handler.
+    /// True if the lane belongs to a signal handler.
     pub(crate) in_signal: bool,
-    /// What its events follow from.
+    /// Seed from which its events are computed.
     pub(crate) seed: u64,
     /// Name of its thread.
     pub(crate) name: String,
@@ -102,7 +102,7 @@ impl Shared {
         shared
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -120,7 +120,7 @@ impl Shared {
         self.file.write_all_at(&bytes, word as u64 * 8).expect("the shared file is written");
     }
 
-    /// All lanes that were taken, by their number; the first is nobody's.
+    /// Returns all lanes that were taken, by number. Lane 0 is unused.
     pub(crate) fn lanes(&self) -> Vec<Lane> {
         let count = self.get(Word::LanesUsed).min(LANES_MAX) as usize;
         let mut bytes = vec![0; count * LANE_BYTES];
@@ -208,7 +208,7 @@ impl Group {
         }
     }
 
-    /// What its threads are doing, a line each: who, state, and where in the kernel.
+    /// Describes the program's threads, one a line: name, state, and place in the kernel.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -241,13 +241,13 @@ impl Group {
 
     /// Sends a signal to all of it.
     pub(crate) fn signal_all(&self, signal: libc::c_int) {
-        // SAFETY: kill has no preconditions; the leader is ours and not reaped, so the group's
-        // number is nobody else's.
+        // SAFETY: kill has no preconditions. The leader is our child and is not reaped, so its
+        // group's number cannot belong to another group.
         unsafe { libc::kill(-self.child.id().cast_signed(), signal) };
     }
 
-    /// Waits until nobody is left who holds its standard output, which is a pipe, and its leader
-    /// is dead to the last thread. It is not reaped: its number stays its own.
+    /// Waits until no process holds the program's standard output, which is a pipe, and all threads
+    /// of its leader are dead. The leader is not reaped, so that its number stays its own.
     pub(crate) fn wait_for_all(&mut self) {
         if let Some(mut output) = self.child.stdout.take() {
             let mut rest = Vec::new();
@@ -271,7 +271,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(stop) = &self.stop {
-            // It may be gone with its world; whoever maps it sees the word all the same.
+            // The file may be removed already; a process that has it mapped still reads the word.
             let _ = stop.write_all_at(&1_u64.to_le_bytes(), Word::Stop as u64 * 8);
         }
         self.signal_all(libc::SIGKILL);

@@ -17,9 +17,9 @@ use crate::shared::Lane;
 /// An event, reduced to what is to be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Who emitted it.
+    /// Lane of the event's thread.
     pub(crate) lane: u32,
-    /// Which one of its events.
+    /// Sequence number of the event in its lane.
     pub(crate) seq: u64,
     /// When, in ns.
     pub(crate) time: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Stream {
     pub(crate) discarded: u64,
     /// Begin and end of its packets.
     pub(crate) packets: Vec<(u64, u64)>,
-    /// Whether packets before its first record were overwritten.
+    /// True if packets before its first record were overwritten.
     pub(crate) overwritten: bool,
     /// Packets missing behind its first record.
     pub(crate) missing: u64,
@@ -70,7 +70,7 @@ impl Complaints {
     }
 }
 
-/// Where the one trace in `folder` is: there, or below.
+/// Returns the folder of the only trace in `folder`, which is `folder` itself or lies below it.
 pub(crate) fn folder_of(folder: &Path) -> PathBuf {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -256,7 +256,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What is wrong with an event's fields and contexts, if anything.
+    /// Returns the first fault in an event's fields and contexts, if there is one.
     fn check_body(&self, name: &str, body: &Body) -> Option<&'static str> {
         let Some(lane) = self.lanes.get(body.lane() as usize).filter(|_| body.lane() > 0) else {
             return Some("no such lane");
@@ -288,10 +288,10 @@ impl Reader<'_> {
     }
 }
 
-/// `TINY_COUNT` of workload.c.
+/// Equals `TINY_COUNT` in workload.c.
 const TINY_COUNT: u64 = 40;
 
-/// `hash` of workload.c.
+/// Computes the same hash as `hash` in workload.c.
 fn hash(seed: u64, seq: u64) -> u64 {
     let mut x = seed.wrapping_add((seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -325,7 +325,7 @@ impl Body {
         self.seq
     }
 
-    /// What `emit_full` of workload.c makes.
+    /// Returns the body that `emit_full` in workload.c emits.
     fn expected(lane: &Lane, hash: u64, body_max: u64) -> Self {
         const FIXED: u64 = 2 + 2 + 1 + 4 + 8 + 1 + 4;
         let most = match hash >> 8 & 63 {

@@ -1,5 +1,5 @@
-//! What is in a test's window, as its bytes: what a recording leaves there, and for how long a dead
-//! recorder is taken for alive.
+//! Contents of a test's window, as bytes: the remains of a recording, and the time until writers
+//! take a dead recorder for dead.
 
 use std::ffi::CString;
 use std::mem::offset_of;
@@ -14,7 +14,7 @@ use trackway_window::{SessionLayout, Window};
 
 use crate::trace::Complaints;
 
-/// Whether there is one.
+/// Returns true if there is a window.
 pub(crate) fn exists(world: &World) -> bool {
     std::fs::read_dir(world.window_dir()).is_ok_and(|mut files| files.next().is_some())
 }
@@ -46,7 +46,7 @@ pub(crate) fn expect_nothing_left(world: &World, wrong: &mut Complaints) {
     wrong.unless(enabled == 0, || format!("{enabled} events are still enabled"));
 }
 
-/// Whether writers still take the first session's recorder for alive.
+/// Returns true if writers still take the first session's recorder for alive.
 pub(crate) fn lease_holds(world: &World) -> bool {
     let at = layout::SESSIONS_OFFSET + offset_of!(Session, lease_until_ns);
     let lease_ns = fixed_part(world)[at..at + 8].try_into().map(u64::from_le_bytes);
@@ -56,7 +56,7 @@ pub(crate) fn lease_holds(world: &World) -> bool {
     lease_ns.expect("8 bytes") > (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned()
 }
 
-/// How many events have somebody's bit.
+/// Returns the number of events that a session has enabled.
 pub(crate) fn events_enabled(window: &[u8]) -> usize {
     let enabled = |index: &usize| {
         let event = layout::EVENTS_OFFSET + index * size_of::<layout::Event>();
@@ -65,8 +65,8 @@ pub(crate) fn events_enabled(window: &[u8]) -> usize {
     (0..layout::EVENTS_MAX).filter(enabled).count()
 }
 
-/// Whether a process is in the table that cannot be proved dead, because it did not know its
-/// namespace: its parent was gone before its first event.
+/// Returns true if the table of processes has one that cannot be proved dead. Such a process does
+/// not know its PID namespace, because its parent was gone before its first event.
 pub(crate) fn has_process_of_unknown_namespace(world: &World) -> bool {
     let window = fixed_part(world);
     (0..layout::PROCESSES_MAX).any(|index| {
@@ -76,9 +76,9 @@ pub(crate) fn has_process_of_unknown_namespace(world: &World) -> bool {
     })
 }
 
-/// Whether somebody who was not in the table of processes has reserved in a lockless buffer of a
-/// session that is still there: a signal handler, while its process was entering itself, say. If
-/// he was killed there, nobody can know.
+/// Returns true if a process that is not in the table of processes has reserved in a lockless
+/// buffer of a session that still exists. A signal handler can do so while its process enters
+/// itself. If such a process is killed then, its death cannot be detected.
 pub(crate) fn has_unnamed_writer(world: &World) -> bool {
     let path = std::fs::read_dir(world.window_dir()).expect("the window's folder");
     let path = path.flatten().next().expect("a window").path();

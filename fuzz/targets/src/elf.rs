@@ -1,5 +1,5 @@
-//! Filters in C as files of clang: what is no filter is said, and what is one becomes an object
-//! that whoever runs it accepts.
+//! Filters in C, as object files of clang: an invalid file is refused with a message, and a valid
+//! one becomes an object that traced programs accept.
 
 use trackway_filter::elf::{OBJECT_BYTES_MAX, object};
 use trackway_jit::insn::INSN_BYTES;

@@ -1,5 +1,5 @@
-//! Filters as people write them: what is no filter is said with its place, and what is one becomes
-//! bytecode that whoever runs it accepts.
+//! Filter expressions as users write them: an invalid one is refused with its position, and a valid
+//! one becomes bytecode that traced programs accept.
 
 use trackway_filter::compile::compile;
 use trackway_filter::error::Error;
@@ -43,7 +43,7 @@ fn told(error: &Error, text: &str) {
     assert!(!error.message.is_empty() && error.render(text).contains(&error.message));
 }
 
-/// Whether a traced program would run it. Its instructions.
+/// Checks that a traced program would accept the object; returns the number of its instructions.
 fn accepted(object: &Object) -> u64 {
     let bytes = object.encode().expect("an object of one filter");
     let read = Read::decode(&bytes).expect("what was written can be read");

@@ -30,8 +30,8 @@ const FOLDERS: u8 = 4;
 const FILES: u8 = 8;
 /// The first name of an index.
 const INDEXES: u8 = 5;
-/// How much text is taken of an input. An event's line repeats its packet's context, so text may
-/// be the square of its input.
+/// Most bytes of text of one input. The line of an event repeats the context of its packet, so the
+/// text may grow with the square of the input.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Each line has an end.
@@ -73,7 +73,7 @@ const ALONE: Settings =
     Settings { jobs: NonZero::<usize>::MIN, batch_bytes: 128 << 10, progress: None };
 const TWO: NonZero<usize> = NonZero::new(2).expect("not zero");
 
-/// What all traces have, which must not depend on threads.
+/// Returns the statistics of all traces, which must not depend on threads.
 fn counted(folders: &Folders<'_>) -> Statistics {
     let by = |jobs| {
         let mut messages = Vec::new();
@@ -196,7 +196,7 @@ fn text<B: Bytes + Sync>(
     text
 }
 
-/// What was written.
+/// Output of `trackway print` and its messages.
 #[derive(Debug, Default)]
 struct Text {
     output: Vec<u8>,

@@ -35,13 +35,13 @@ const FIELDS: &str = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
     \tfield:__rel_loc u16[] values;\toffset:32;\tsize:4;\tsigned:0;\n\
     \tfield:__data_loc cpumask_t[] mask;\toffset:36;\tsize:4;\tsigned:0;\n\
     \tfield:u32 words[4];\toffset:40;\tsize:16;\tsigned:0;\n";
-/// As Linux 6.18 has it.
+/// Format of the event as Linux 6.18 has it.
 const OPENAT: &str = "\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
     \tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;\n\
     \tfield:int flags;\toffset:32;\tsize:8;\tsigned:0;\n\
     \tfield:umode_t mode;\toffset:40;\tsize:8;\tsigned:0;\n";
 
-/// What is asked of the first of them: each kind of field, on the way past all others.
+/// Filter on the first of them: each kind of field, with all others in front of it.
 const FILTER: &str = "comm == \"s*\" || prio > 5 && any(values == 3) || words[3] == 1 && \
     (name == \"*b*\" || length(mask) == 1 || values[1] == 2) || changed(prio)";
 

@@ -1,4 +1,4 @@
-//! What the kernel says of itself: formats of events, and types.
+//! Descriptions that the kernel provides: formats of events, and types.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 512, base: 16 << 10 };
 /// Types that are asked for everything: how they are read is looked at, not how many there are.
 const TYPES_MAX: usize = 64;
 
-/// Somebody who knows some names.
+/// Lookup that finds some names.
 struct Few;
 
 impl NameLookup for Few {

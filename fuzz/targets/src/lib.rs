@@ -2,9 +2,9 @@
 //! function of bytes alone: called by the fuzzers (`fuzz/`), and on a kept corpus by the smoke test
 //! (`tests/fuzz.rs`).
 //!
-//! A target panics if what it calls panics, or breaks a promise that the target can check; it
-//! returns how much work was done, so that a test can hold that against the input's size. Memory
-//! is watched from outside, by whoever calls.
+//! A target panics if the code that it calls panics, or breaks a promise that the target can check.
+//! It returns the amount of work, so that a test can compare that with the input's size. The caller
+//! measures the memory.
 #![deny(unsafe_code)]
 
 mod elf;
@@ -36,11 +36,11 @@ pub struct Target {
     pub name: &'static str,
     /// Reads the bytes; how much work that was, in values given out.
     pub run: fn(&[u8]) -> u64,
-    /// How many values that may be.
+    /// Most values, the unit of work.
     pub values: Bound,
-    /// How many bytes of memory may be held at once.
+    /// Most bytes of memory that are allocated at once.
     pub memory: Bound,
-    /// How often memory may be asked for.
+    /// Most allocations.
     pub allocations: Bound,
 }
 

@@ -80,7 +80,7 @@ impl Sink for Counter {
 
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
         self.values += 1;
-        // Labels are looked up by whoever shows them.
+        // The caller that shows labels looks them up.
         assert!(kind.labels_of(value).all(|label| label.len() <= usize::from(u16::MAX)));
     }
 

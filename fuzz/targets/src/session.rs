@@ -1,4 +1,4 @@
-//! What a session is told: its file, and the lines on its control socket.
+//! Input of a session: its configuration file, and the lines on its control socket.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub fn spec(bytes: &[u8]) -> u64 {
     }
 }
 
-/// What is accepted can be recorded.
+/// Checks that an accepted configuration can be recorded.
 fn sensible(spec: &SessionSpec) {
     assert_eq!(spec.check(), Ok(()));
     assert!(spec.name.is_empty() || is_name(&spec.name));
@@ -88,7 +88,7 @@ pub fn control(bytes: &[u8]) -> u64 {
     let mut session = Session::begun();
     for request in whole.iter().flatten() {
         sent_again(request);
-        // After the end nobody answers.
+        // A session answers no request after its end.
         if !session.has_ended {
             session.ask(request.clone());
         }
@@ -96,7 +96,7 @@ pub fn control(bytes: &[u8]) -> u64 {
     whole.len() as u64
 }
 
-/// What a server reads from a client that sends these pieces.
+/// Returns the requests that a server reads from a client that sends these pieces.
 fn read<'bytes>(pieces: impl Iterator<Item = &'bytes [u8]>) -> Vec<Result<Request, Refusal>> {
     let mut requests = Requests::default();
     let mut read = Vec::new();
@@ -110,7 +110,7 @@ fn read<'bytes>(pieces: impl Iterator<Item = &'bytes [u8]>) -> Vec<Result<Reques
     read
 }
 
-/// What was understood is understood again as it is written here.
+/// Checks that a request is read again as it is written here.
 fn sent_again(request: &Request) {
     let message = Message { version: PROTOCOL_VERSION, request: request.clone() };
     let mut line = serde_json::to_vec(&message).expect("texts and numbers");

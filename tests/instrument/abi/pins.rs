@@ -1,4 +1,4 @@
-//! What programs were compiled against stays: symbols, names and layouts, as numbers.
+//! Contract with compiled programs: symbols, names and layouts, as numbers.
 //!
 //! A test here that fails is not to be mended by changing its numbers alone: the version rules are
 //! in include/trackway/abi/abi.h (C structures) and crates/abi (the window).
@@ -13,7 +13,7 @@ use std::process::Command;
 use trackway_abi::{ABI_VERSION, record, region, session, window};
 use trackway_tests::{World, build_dir, has, skipped, source_dir};
 
-/// What libtrackway.so exports besides functions of the C library that it wraps.
+/// Exports of libtrackway.so, without the functions of the C library that it wraps.
 const EXPORTED: [&str; 11] = [
     "trackway_abi_context_clear",
     "trackway_abi_context_get",

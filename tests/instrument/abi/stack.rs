@@ -1,4 +1,4 @@
-//! How much stack the library takes, held against what headers and guides say.
+//! Stack use of the library, compared with the figures in headers and guides.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,8 @@ const TRACKWAY_H: &str = "include/trackway/trackway.h";
 const PROCESSES: &str = "docs/guides/processes.md";
 const FILTERS: &str = "docs/guides/filters.md";
 
-/// Calls that `stack.c` measures: most bytes while somebody records, and where that is said.
+/// Calls that `stack.c` measures: most bytes while they are recorded, and the place of the
+/// documented figure.
 const RECORDED: [(&str, u64, &str, &str); 10] = [
     ("small_event", 3 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
     ("large_event", 7 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
@@ -27,7 +28,7 @@ const RECORDED: [(&str, u64, &str, &str); 10] = [
 /// Bytes that an event takes besides for which a filter is linked, and where that is said.
 const LINKING: (u64, &str, &str) = (10 << 10, FILTERS, "up to 10 KiB of stack");
 
-/// Most bytes that an event takes which nobody records.
+/// Most bytes of a disabled event.
 const OFF_BYTES: u64 = 512;
 
 /// Runs the program; all that it said of each call.

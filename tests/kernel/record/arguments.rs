@@ -1,4 +1,4 @@
-//! What lies behind the pointers that system calls get, as it is recorded.
+//! Memory behind the pointer arguments of system calls, as it is recorded.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use trackway_tests::{World, has_kernel_events, text};
 use super::{lines, program};
 use crate::support::record;
 
-/// What a run of `arguments.c` said, and the fields of each event of the calls that it is about, by
-/// event, in order. `None` (said so) where the kernel's events cannot be recorded.
+/// Records `arguments.c`; returns its output and, in order, each event of `calls` with its fields.
+/// Returns `None`, after printing the reason, where kernel events cannot be recorded.
 fn run(name: &str, what: &str, calls: &str) -> Option<(String, Vec<(String, String)>)> {
     let world = World::new(name);
     program(&world)?;

@@ -5,7 +5,8 @@ use trackway_tests::{World, skipped, text};
 use super::{lines, program};
 use crate::support::record;
 
-/// What a line says behind the event's name and its contexts, without the CPU and the thread.
+/// Returns the part of a line after the event's name and its contexts, without the CPU and the
+/// thread.
 fn said(line: &str) -> String {
     let (_, rest) = line.split_once("compat_syscall_").unwrap_or_else(|| panic!("{line}"));
     let (name, _) = rest.split_once(": ").unwrap_or_else(|| panic!("{line}"));
@@ -13,10 +14,10 @@ fn said(line: &str) -> String {
     format!("{name}: {fields}")
 }
 
-/// RUN calls by numbers of 32 bits, of a text, numbers, addresses and structures that programs of
-/// 32 bits have, too, and of one that they have not; beside one of 64 bits. EXPECT each under its
-/// own name, with what it takes and what it has written, whatever is in the upper halves of
-/// registers; and to be told of one that nobody knows, where all calls are recorded.
+/// RUN 32-bit system calls: of a string, numbers, addresses and structures that 32-bit programs
+/// have, too, and of one that they lack; and a 64-bit call. EXPECT each under its own name, with
+/// its arguments and results, whatever the upper halves of registers hold; and a message about the
+/// unknown number, where all calls are recorded.
 #[test]
 fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     let world = World::new("kernel-compat");
@@ -70,7 +71,8 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     next(&["entry_sendmsg: fd = -1, ", "dport = 77, ", " v4addr = [ [0] = 127, [1] = 0, "]);
     next(&["exit_sendmsg: ret = -9 }"]);
     assert_eq!(rest.next(), None, "{all}");
-    // Others by the same numbers are what they are, and those that nobody wants are not counted.
+    // 64-bit calls by the same numbers keep their names, and calls that are not enabled are not
+    // counted.
     let wide = |line: &&String| line.contains(" syscall_entry_openat: ") && line.contains("/wide");
     assert_eq!(lines.iter().filter(wide).count(), 1, "{lines:#?}");
     let foreign = ["preadv", "mkdirat"];

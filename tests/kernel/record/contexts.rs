@@ -8,7 +8,7 @@ use trackway_tests::{World, skipped, text};
 use super::{lines, program};
 use crate::support::record;
 
-/// A control group of this test's own; `None` where nobody lets us make one.
+/// Control group of this test; `None` where the user may not make one.
 struct Group(PathBuf);
 
 impl Group {

@@ -39,8 +39,9 @@ fn lines(world: &World) -> Vec<String> {
     text(&printed.stdout).lines().map(str::to_owned).collect()
 }
 
-/// RUN a program that calls the system between two events. EXPECT, each time and in this order:
-/// event, entry, exit, event, with the call's own numbers, on one clock; and nobody else's calls.
+/// RUN a program that makes system calls between two events. EXPECT, each time and in this order:
+/// event, entry, exit, event, with the call's own numbers, on one clock; and no calls of other
+/// programs.
 #[test]
 fn programs_and_the_kernel_are_on_one_clock() {
     const COUNT: usize = 20_000;
@@ -58,7 +59,8 @@ fn programs_and_the_kernel_are_on_one_clock() {
     }
 }
 
-/// Whether this is what the line at this place is to be: of each call, before, entry, exit, after.
+/// Returns true if the line belongs at this index: each call has the lines before, entry, exit,
+/// after.
 fn is_of_call(at: usize, line: &str) -> bool {
     let (number, pid) = (at / 4, 1_000_000_000 + at / 4);
     let (name, fields) = match at % 4 {
@@ -198,7 +200,7 @@ fn what_cannot_be_recorded_is_said_with_what_helps() {
     let talk = text(&output.stderr);
     assert!(output.status.code() == Some(125) && !world.path("ran").exists(), "{talk}");
     assert!(talk.contains(" open files, and 256 are allowed") && talk.contains("ulimit -n"));
-    // As somebody who may not.
+    // A user without the privilege.
     if !has("setpriv") {
         return skipped("setpriv is not installed");
     }
@@ -261,8 +263,8 @@ fn who_calls_exec_in_a_thread_is_recorded_behind_it() {
     assert!(lines.iter().any(|line| line.contains("/nowhere/behind-exec")), "{lines:?}");
 }
 
-/// RUN perf's counter of an event that is recorded. EXPECT that it counts: whoever records leaves
-/// the event to others.
+/// RUN perf's counter of an event that is recorded. EXPECT that it counts: a recorder leaves the
+/// event to others.
 #[test]
 fn others_see_the_events_too() {
     let world = World::new("kernel-others");
@@ -285,7 +287,7 @@ fn others_see_the_events_too() {
     assert!(count > 0, "{talk}");
 }
 
-/// RUN a recording that somebody ends before the command. EXPECT the kernel's part to end with it.
+/// RUN a recording that is ended before its command. EXPECT the kernel's part to end with it.
 #[test]
 fn who_ends_a_recording_ends_the_kernels_part() {
     let world = World::new("kernel-destroyed");

@@ -1,5 +1,5 @@
-//! Where it ends badly, or is not meant to be: killed recorders, full disks, other users, few
-//! descriptors; and what is asked of `trackway record` meanwhile.
+//! Sessions that end badly or meet obstacles: killed recorders, full disks, other users, few
+//! descriptors; and `trackway record` meanwhile.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -66,7 +66,7 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     let Some(ground) = Ground::new("ksession-full") else { return };
     let disk = ground.world.path("disk");
     fs::create_dir(&disk).expect("a folder");
-    // A namespace of its own, so that nobody else sees the mount, and it goes with the shell.
+    // A mount namespace hides the mount from other processes, and removes it with the shell.
     let script = "mount -t tmpfs -o size=2m trackway-test disk || exit 77; \
                   \"$@\"; cp -r disk/trace left; read line";
     let trackway = build_dir().join("trackway");
@@ -163,7 +163,8 @@ fn nothing_is_recorded_before_somebody_drains() {
     ground.check("new/trace", []);
 }
 
-/// RUN it as somebody who is not root. EXPECT to be told who may, before there is a session.
+/// RUN it as a user other than root. EXPECT a message that names the users who may record the
+/// kernel, before there is a session.
 #[test]
 fn who_may_not_record_the_kernel_is_told_who_may() {
     if !is_root() {
@@ -189,9 +190,10 @@ fn who_may_not_record_the_kernel_is_told_who_may() {
     assert!(!theirs.join("run/k.sock").exists());
 }
 
-/// `trackway record OPTIONS -o trace` of a program that makes a hundred calls in each of these
-/// rounds, when it is told to go on with it, and ends when nobody can tell it anything any more;
-/// its session; and what tells it, and returns when the calls are made.
+/// Starts `trackway record OPTIONS -o trace` of a program that makes a hundred calls in each of
+/// these rounds. The program begins a round when its pipe says so, and ends when the pipe is
+/// closed. Returns the recorder, its session, and a function that starts a round and returns when
+/// its calls are made.
 fn recorded_rounds<'ground>(
     ground: &'ground Ground,
     options: &str,
@@ -286,8 +288,8 @@ fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
     ground.check("trace", 0..100);
 }
 
-/// RUN record without a command, and Ctrl-C. EXPECT everything until then, and a summary that says
-/// nothing of programs' events that nobody asked for.
+/// RUN record without a command, and Ctrl-C. EXPECT everything until then, and a summary that does
+/// not mention user events, which were not requested.
 #[test]
 fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     let Some(ground) = Ground::new("ksession-endless") else { return };
@@ -349,8 +351,8 @@ fn record_of_processes_ends_when_they_have() {
     assert!(nothing.contains("no event of the kernel is recorded"), "{nothing}");
 }
 
-/// RUN record --user. EXPECT the command to run as that user, and the trace to be theirs; and
-/// nobody but root to be let.
+/// RUN record --user. EXPECT the command to run as that user, the trace to belong to that user, and
+/// a refusal for every user but root.
 #[test]
 fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
     let Some(ground) = Ground::new("ksession-user") else { return };

@@ -11,21 +11,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use trackway_tests::{World, has, has_kernel_events, text};
 
-/// What the program adds to its numbers.
+/// Addend of the program's numbers.
 const BASE: u64 = 1_000_000_000;
-/// How many numbers a test has for itself: whoever else tests on this machine is recorded, too.
+/// Number of numbers that a test has for itself. Programs of other tests on this machine are
+/// recorded, too.
 const NUMBERS: u64 = 250_000;
-/// How many tests there can be then: the numbers are process ids.
+/// Number of tests that then fit: the numbers are process ids.
 const TESTS: u64 = (i32::MAX as u64 - BASE) / NUMBERS - 1;
 
-/// One at a time: each records what everybody does.
+/// Lock by which the tests run one at a time: each records all processes.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A world, and in it the program of `kernel/calls.c`.
 pub(crate) struct Ground {
     pub(crate) world: World,
     pub(crate) program: PathBuf,
-    /// What the program's numbers begin with.
+    /// First of the test's numbers, without the addend.
     first: u64,
     _turn: MutexGuard<'static, ()>,
 }
@@ -48,7 +49,7 @@ impl Ground {
         self.world.trackway(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// What `trackway LINE`, which must succeed, wrote; and what it said.
+    /// Runs `trackway LINE`, which must succeed; returns its output and its messages.
     pub(crate) fn ok(&self, line: &str) -> (String, String) {
         let output = self.command(line).output().expect("trackway runs");
         let told = (text(&output.stdout), text(&output.stderr));
@@ -56,7 +57,7 @@ impl Ground {
         told
     }
 
-    /// What `trackway LINE`, which must fail, said.
+    /// Runs `trackway LINE`, which must fail; returns its messages.
     pub(crate) fn refused(&self, line: &str) -> String {
         let output = self.command(line).output().expect("trackway runs");
         assert!(!output.status.success(), "trackway {line}: {}", text(&output.stdout));
@@ -79,8 +80,8 @@ impl Ground {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// What is to be added to numbers where the program is run by others: as it has it, and as the
-    /// call has it.
+    /// Returns the first number of the test for a program that another command runs: as the
+    /// program's argument, and as the argument of the system call.
     pub(crate) fn first(&self) -> (u64, u64) {
         (self.first, BASE + self.first)
     }

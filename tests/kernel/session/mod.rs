@@ -1,6 +1,6 @@
-//! The kernel's events in sessions: `trackway session create --kernel`, what is asked of such a
-//! session, and how it ends. What is recorded are calls of getpgid(2) with numbers that nobody else
-//! asks for, each between two events of the program that makes them.
+//! Kernel events in sessions: `trackway session create --kernel`, requests to such a session, and
+//! its end. The sessions record calls of getpgid(2) with numbers that no other program uses. Each
+//! call lies between two events of the program that makes it.
 //!
 //! Longer than 600 lines: the tests share one program and the steps of a session.
 
@@ -21,8 +21,8 @@ use tracefs::Caller;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{has, text};
 
-/// Whether there are so many events of calls: and as many by the numbers of 32 bits, where the
-/// kernel takes such calls.
+/// Returns true if there are this many entries and exits of calls: also through the 32-bit system
+/// call table, where the kernel has one.
 fn are_calls(events: &serde_json::Value, count: u64) -> bool {
     events.as_u64().is_some_and(|events| events == count || events == 2 * count)
 }
@@ -302,7 +302,7 @@ fn events_that_cannot_be_switched_on_change_nothing() {
     assert_eq!(strange, None);
 }
 
-/// RUN a session that somebody follows. EXPECT the kernel's events while it goes on.
+/// RUN a session and follow it. EXPECT kernel events while it goes on.
 #[test]
 fn who_follows_a_session_sees_the_kernels_events() {
     let Some(ground) = Ground::new("ksession-follow") else { return };
@@ -615,7 +615,7 @@ fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     assert!(others.is_empty(), "of {renamed}: {:?}", others.iter().take(20).collect::<Vec<_>>());
 }
 
-/// RUN a session of a control group that nobody is in. EXPECT none of the calls.
+/// RUN a session of an empty control group. EXPECT none of the calls.
 #[test]
 fn a_session_of_a_cgroup_has_nothing_of_others() {
     let Some(ground) = Ground::new("ksession-cgroup") else { return };

@@ -1,5 +1,5 @@
-//! What `trackway session list` and `status` say of sessions with the kernel's events, whether or
-//! not their recorders live.
+//! `trackway session list` and `status` of sessions with kernel events, with live and with dead
+//! recorders.
 
 use std::fs;
 
@@ -88,8 +88,8 @@ fn the_session_of_a_recording_says_that_it_is_of_a_command() {
     assert!(status.contains("\n  only      the command, and what it starts\n"), "{status}");
 }
 
-/// KILL a session of the kernel's events alone. EXPECT it to be dead, not to be told that nothing
-/// is lost, and the trace to be completed by whoever comes next, who says what is lost.
+/// KILL a session with kernel events only. EXPECT it to be dead; that no message claims that
+/// nothing is lost; and that the next command completes the trace and reports the losses.
 #[test]
 fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
     let Some(ground) = Ground::new("ksession-dead") else { return };

@@ -1,5 +1,5 @@
-//! Folders that lie in another user's: who may rename what is above a trace, and puts a link there
-//! while root writes it, leads nobody elsewhere.
+//! Folders that lie in another user's folder. That user may rename the folders above a trace, and
+//! put a link there while root writes, but must not lead root to another place.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -13,8 +13,8 @@ use super::ground::Ground;
 use super::tracefs;
 
 const NOBODY: u32 = 65_534;
-/// Where the recorder stands still: behind this many of the folders that a snapshot looks for or
-/// makes. They are fewer than the last one.
+/// Numbers of folders after which the recorder is suspended, of those that a snapshot opens or
+/// makes. The last folder is never reached.
 const STOPS: std::ops::RangeInclusive<usize> = 1..=6;
 
 /// A folder of somebody's in which root's traces lie, and one of root's.
@@ -71,7 +71,7 @@ impl Swapped {
         assert_eq!(all, [kernel.clone(), kernel.join("precious")], "{when}");
     }
 
-    /// What that user does: another folder is where `name` was, which is `moved` now.
+    /// Does as that user might: moves `name` to `moved`, and puts a link in its place.
     fn swap(&self, name: &str) {
         let script = "[ ! -e \"$1\" ] || mv -T \"$1\" moved; ln -s \"$2\" \"$1\"";
         let mut shell = self.ground.world.command("sh");
@@ -274,7 +274,7 @@ fn what_is_recovered_and_merged_is_not_somebody_elses() {
     assert!(swaps > 3, "merged");
 }
 
-/// What is in all that is in a folder.
+/// Returns all paths below a folder, with the contents of files.
 fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     let all = Swapped::all_in(folder).into_iter();
     all.map(|path| (path.clone(), fs::read(path).ok())).collect()

@@ -147,9 +147,10 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     assert!(metadata.contains("trackway_empty_fields = \"syscall_entry_openat:filename"));
 }
 
-/// RUN a flight recorder, snapshots and calls between them. EXPECT in each all that was there, in
-/// both together each once, the newest where it came round, and nothing of before it was cleared.
-/// (Of one process: where everybody is recorded, whoever else calls overwrites its calls.)
+/// RUN a flight recorder, with snapshots and calls between them. EXPECT in each snapshot all that
+/// was in the buffers, each event once in both together, the newest after the buffer wrapped, and
+/// nothing from before a clear. (The session records one process: otherwise the calls of other
+/// programs would overwrite its calls.)
 #[test]
 fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     let Some(ground) = ground("ksession-tracefs-flight") else { return };
@@ -241,8 +242,8 @@ fn filters_by_tracefs_change_while_it_records() {
     }
 }
 
-/// RUN a session by tracefs that somebody follows. EXPECT its events while it goes on, and the end
-/// with the session's.
+/// RUN a session by tracefs and follow it. EXPECT its events while it goes on, and the follower's
+/// end with the session's.
 #[test]
 fn who_follows_a_session_by_tracefs_sees_its_events() {
     let Some(ground) = ground("ksession-tracefs-follow") else { return };
@@ -279,7 +280,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let Some(ground) = ground("ksession-tracefs-full") else { return };
     let disk = ground.world.path("disk");
     fs::create_dir(&disk).expect("a folder");
-    // A namespace of its own, so that nobody else sees the mount, and it goes with the shell.
+    // A mount namespace hides the mount from other processes, and removes it with the shell.
     let script = "mount -t tmpfs -o size=2m trackway-test disk || exit 77; \
                   head -c 1500000 /dev/zero >disk/ballast; \
                   \"$@\"; cp -r disk/trace left; read line";

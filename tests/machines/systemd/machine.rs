@@ -17,7 +17,7 @@ use trackway_tests::{World, build_dir, has, is_root, skipped, source_dir};
 
 /// Programs that it is made of, or with.
 const NEEDED: [&str; 7] = ["bash", "cc", "dbus-daemon", "make", "nsenter", "setpriv", "unshare"];
-/// What it has of systemd, and of PAM.
+/// Files of systemd and PAM that a machine needs.
 const SYSTEMD: [&str; 2] = ["/usr/lib/systemd/systemd", "/usr/share/pam-configs/systemd"];
 /// Longest that a command in it takes, in seconds.
 const PATIENCE: &str = "60";
@@ -67,7 +67,7 @@ fn hindrance() -> Option<String> {
     }
 }
 
-/// What is installed in all machines.
+/// Packages and files that all machines share.
 struct Installed {
     world: World,
 }
@@ -139,7 +139,8 @@ impl Machine {
         Some(machine)
     }
 
-    /// A command line in it, as root; whoever runs it is in none of its services.
+    /// Returns a command line in the machine, as root. Its process belongs to none of the machine's
+    /// services.
     fn command(&self, script: &str) -> Command {
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", PATIENCE, "nsenter", "--target", &self.pid.to_string()]);
@@ -150,12 +151,12 @@ impl Machine {
         command
     }
 
-    /// What a command line did.
+    /// Runs a command line and returns its output.
     pub(crate) fn run(&self, script: &str) -> Output {
         self.command(script).output().expect("nsenter runs")
     }
 
-    /// What a command line, which must succeed, wrote.
+    /// Runs a command line, which must succeed, and returns its standard output.
     pub(crate) fn ok(&self, script: &str) -> String {
         let output = self.run(script);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -164,7 +165,7 @@ impl Machine {
         text
     }
 
-    /// What a command line, which must fail, said.
+    /// Runs a command line, which must fail, and returns its messages.
     pub(crate) fn fails(&self, script: &str) -> String {
         let output = self.run(script);
         let talk = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -239,7 +240,7 @@ impl Machine {
         ))
     }
 
-    /// Waits until nobody is logged in, and what is removed then is gone.
+    /// Waits until no user is logged in and systemd has removed the last user's files.
     pub(crate) fn wait_logged_out(&self) {
         self.wait("test -z \"$(loginctl list-users --no-legend)\" && test ! -e /run/user/2000");
     }

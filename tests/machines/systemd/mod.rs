@@ -8,7 +8,7 @@ use machine::Machine;
 /// The unit of session web, and where its traces are.
 const WEB: &str = "trackway-session@web.service";
 const TRACES: &str = "/var/lib/trackway";
-/// What it records.
+/// Configuration of the session: the events that it records.
 const FILE: &str = "[[channel]]\non = [\"myapp:*\"]\n";
 
 /// The traces of session web in a folder, the oldest first.

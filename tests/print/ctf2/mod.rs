@@ -15,9 +15,9 @@ use crate::support::{
 
 /// The traces that are kept.
 const KEPT: [&str; 3] = ["kinds", "sink", "lttng"];
-/// How many random traces there are, unless `TRACKWAY_READER_SEEDS` says another number.
+/// Number of random traces, unless `TRACKWAY_READER_SEEDS` has another number.
 const SEEDS: u64 = 150;
-/// What is compared with a babeltrace2 of today: options of both readers.
+/// Options of both readers with which a current babeltrace2 is compared.
 const OPTIONS: [&[&str]; 7] = [
     &[],
     &["--names=all", "--fields=all"],

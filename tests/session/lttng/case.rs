@@ -15,7 +15,7 @@ pub(crate) struct Case {
     pub(crate) filter: String,
     pub(crate) answers: Vec<bool>,
     pub(crate) fields: Vec<Field>,
-    /// Whether it has contexts whose values it prescribes.
+    /// True if it has contexts whose values it prescribes.
     pub(crate) has_contexts: bool,
 }
 
@@ -79,7 +79,8 @@ impl Field {
         self.of.iter().map(String::as_str).collect()
     }
 
-    /// As a provider declares it, and as a member of the C structure that it is taken from.
+    /// Returns the declaration of the field in a provider, and as the member of the C structure
+    /// from which it is taken.
     fn declared(&self, case: &str) -> (String, String) {
         let name = &self.name;
         match self.words()[..] {

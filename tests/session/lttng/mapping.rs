@@ -1,4 +1,4 @@
-//! Which cases LTTng can be asked, in the very same words: whatever it lacks is a listed reason.
+//! Cases that LTTng can record with the same filter text. Every exception has a listed reason.
 
 use trackway_filter::parse::{self, Binary, Node, Tree, Unary};
 use trackway_filter::token::{self, Token};
@@ -33,14 +33,14 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Whether `lttng enable-event` refuses such a filter.
+    /// Returns true if `lttng enable-event` refuses such a filter.
     pub(crate) fn is_refused(self) -> bool {
         use Reason::{Arithmetic, Bits, Escape, Function, Index, Literal, Set};
         matches!(self, Bits | Function | Set | Arithmetic | Index | Literal | Escape)
     }
 }
 
-/// Whether LTTng can be asked, or why not.
+/// Checks that LTTng can evaluate a case; otherwise returns the reason.
 pub(crate) fn askable(case: &Case) -> Result<(), Reason> {
     if case.has_contexts {
         return Err(Reason::Context);
@@ -63,7 +63,7 @@ pub(crate) fn askable(case: &Case) -> Result<(), Reason> {
     tokens.iter().try_for_each(|(token, span)| written(token, &text[span.from..span.to]))
 }
 
-/// What an expression has that LTTng lacks.
+/// Checks that an expression has nothing that LTTng lacks.
 fn lacking(tree: &Tree) -> Result<(), Reason> {
     match &tree.node {
         Node::Call(..) => Err(Reason::Function),
@@ -98,7 +98,7 @@ fn lacking(tree: &Tree) -> Result<(), Reason> {
     }
 }
 
-/// What a literal is written with that LTTng lacks.
+/// Checks that a literal is written as LTTng accepts it.
 fn written(token: &Token, text: &str) -> Result<(), Reason> {
     match token {
         Token::Number(_) => {

@@ -104,7 +104,7 @@ fn application(world: &World, asked: &[&Case]) -> Option<PathBuf> {
     Some(application)
 }
 
-/// What is said to be missing in LTTng's language, LTTng refuses.
+/// LTTng refuses each construct that is listed as missing in its language.
 fn refusals(daemon: &Daemon<'_>, cases: &[Case]) {
     daemon.lttng(&["create", "refused", "--snapshot"]);
     daemon.lttng(&["enable-channel", "-u", "c"]);
