@@ -3,15 +3,15 @@
 
 use serde_json::Value;
 use trackway_tests::bench::{self, number};
-use trackway_tests::{World, skipped};
+use trackway_tests::{Fixture, skipped};
 
 /// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
 /// events to be in histograms, and instructions to be those of what each loop does.
 #[test]
 fn events_are_accounted_for_in_every_mode_one_by_one_and_step_by_step() {
-    let world = World::new("bench-events");
+    let fixture = Fixture::new("bench-events");
     let tracers = "trackway-lockless,printf,rdtsc,lw-ust,trackway-off";
-    let Some(rows) = bench::rows(&world, "tracepoint", tracers) else { return };
+    let Some(rows) = bench::rows(&fixture, "tracepoint", tracers) else { return };
     modes(&rows);
     singles(&rows);
     instructions(&rows);
@@ -81,8 +81,8 @@ fn instructions(rows: &[Value]) {
 /// counted as lost, more events a second emitted than arrive, and no verdict after one round.
 #[test]
 fn what_arrives_in_files_is_told_by_the_memory_of_buffers() {
-    let world = World::new("bench-drain");
-    let Some(report) = bench::report(&world, "drain", "trackway") else { return };
+    let fixture = Fixture::new("bench-drain");
+    let Some(report) = bench::report(&fixture, "drain", "trackway") else { return };
     let rows = bench::rows_of(&report, "drain");
     let ours = bench::of(&rows, "trackway");
     let sizes: Vec<f64> = ours.iter().map(|row| row["x"].as_f64().expect("MiB")).collect();

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 use trackway_tests::bench::{self, is_accounted_for, number, row};
-use trackway_tests::{World, skipped};
+use trackway_tests::{Fixture, skipped};
 
 /// Rows of a suite that is run once.
 fn rows(suite: &str, tracers: &str) -> Option<Vec<Value>> {
-    bench::rows(&World::new(&format!("bench-{suite}")), suite, tracers)
+    bench::rows(&Fixture::new(&format!("bench-{suite}")), suite, tracers)
 }
 
 /// Returns true if a row was measured with all of its events. Panics if an absent row has no

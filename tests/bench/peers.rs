@@ -10,12 +10,17 @@ use trackway_tests::bench::{
     is_accounted_for, is_measured, of, processes, quick, row, rows_of, scripts,
 };
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{World, build_dir, has, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, has, is_root, skipped};
 
 /// Runs a suite once with these tracers, and these programs before all others: its status and rows.
-fn bench(world: &World, suite: &str, tracers: &str, before: &Path) -> (Option<i32>, Vec<Value>) {
+fn bench(
+    fixture: &Fixture,
+    suite: &str,
+    tracers: &str,
+    before: &Path,
+) -> (Option<i32>, Vec<Value>) {
     let path = std::env::var("PATH").unwrap_or_default();
-    let (code, _, report) = quick(world, suite, tracers, |command| {
+    let (code, _, report) = quick(fixture, suite, tracers, |command| {
         command.env("PATH", format!("{}:{path}", before.display()));
     });
     (code, rows_of(&report, suite))
@@ -24,11 +29,11 @@ fn bench(world: &World, suite: &str, tracers: &str, before: &Path) -> (Option<i3
 /// RUN the suite `size`. EXPECT an event of ours to take as many bytes as it has, and text more.
 #[test]
 fn bytes_of_events_are_those_of_files() {
-    let world = World::new("bench-size");
+    let fixture = Fixture::new("bench-size");
     if !has("cc") {
         return skipped("no C compiler (cc) is installed");
     }
-    let (status, rows) = bench(&world, "size", "babeltrace2-text", Path::new("/nonexistent"));
+    let (status, rows) = bench(&fixture, "size", "babeltrace2-text", Path::new("/nonexistent"));
     assert_eq!(status, Some(0), "{rows:?}");
     let figure = |tracer: &str, case: &str| {
         let row = row(&rows, tracer, case);
@@ -54,16 +59,16 @@ fn bytes_of_events_are_those_of_files() {
 /// one alone.
 #[test]
 fn a_tracer_that_was_silently_off_has_no_figure() {
-    let world = World::new("bench-off");
+    let fixture = Fixture::new("bench-off");
     if !has("cc") {
         return skipped("no C compiler (cc) is installed");
     }
     // What follows the last option is the program, which is run as if it were recorded.
     let off = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n\
                case \"$1\" in */functions | */usdt) exec \"$@\" ;; esac; shift; done\n";
-    let before = world.path("before");
+    let before = fixture.path("before");
     scripts(&before, &[("uftrace", off), ("perf", off)]);
-    let (status, rows) = bench(&world, "tracepoint", "uftrace,perf", &before);
+    let (status, rows) = bench(&fixture, "tracepoint", "uftrace,perf", &before);
     assert_eq!(status, Some(1), "{rows:?}");
     for tracer in ["uftrace", "perf"] {
         for row in of(&rows, tracer).into_iter().filter(|row| row["status"] != "absent") {
@@ -80,12 +85,12 @@ fn a_tracer_that_was_silently_off_has_no_figure() {
 /// RUN an LTTng that never enables the event, and ours. EXPECT no figure of a traced routine of it.
 #[test]
 fn an_lttng_that_enables_nothing_has_no_figure() {
-    let world = World::new("bench-lttng-off");
-    let before = world.path("before");
+    let fixture = Fixture::new("bench-lttng-off");
+    let before = fixture.path("before");
     let liar = "#!/bin/sh\nPATH=${PATH#*:}\n\
                 for word; do [ \"$word\" = enable-event ] && exit 0; done\nexec lttng \"$@\"\n";
     scripts(&before, &[("lttng", liar)]);
-    let (status, rows) = bench(&world, "cases", "lttng-ust", &before);
+    let (status, rows) = bench(&fixture, "cases", "lttng-ust", &before);
     let records = |row: &&Value| row["case"] != "instrumented, off";
     let traced: Vec<&Value> = of(&rows, "lttng-ust").into_iter().filter(records).collect();
     if traced.iter().all(|row| row["status"] == "absent") {
@@ -106,12 +111,12 @@ fn an_lttng_that_enables_nothing_has_no_figure() {
 /// RUN tracers by the kernel. EXPECT each to have all events, or a reason, and to leave nothing.
 #[test]
 fn tracers_by_the_kernel_have_all_events() {
-    let world = World::new("bench-kernel-events");
+    let fixture = Fixture::new("bench-kernel-events");
     if !has("cc") {
         return skipped("no C compiler (cc) is installed");
     }
     let tracers = "ftrace-uprobe,ftrace-marker,bpftrace";
-    let (status, rows) = bench(&world, "tracepoint", tracers, Path::new("/nonexistent"));
+    let (status, rows) = bench(&fixture, "tracepoint", tracers, Path::new("/nonexistent"));
     assert_eq!(status, Some(0), "{rows:?}");
     for tracer in ["ftrace-uprobe", "ftrace-marker", "bpftrace"] {
         for row in of(&rows, tracer) {
@@ -138,12 +143,12 @@ fn a_killed_bench_leaves_no_uprobe_event() {
         i=0; while there || [ -d $tracing/instances/trackway-lab-$bench-ftrace-uprobe ]; do
             [ $i -lt 2000 ] || exit 92; sleep 0.02; i=$((i+1))
         done";
-    let world = World::new("bench-uprobe");
+    let fixture = Fixture::new("bench-uprobe");
     let header = "/usr/include/x86_64-linux-gnu/sys/sdt.h";
     if !is_root() || !Path::new(header).is_file() {
         return skipped("it takes root, and systemtap-sdt-dev");
     }
-    let mut command = world.command("unshare");
+    let mut command = fixture.command("unshare");
     command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(build_dir().join("trackway"));
     match command.status().expect("unshare runs").code() {
         Some(90) => skipped("tracefs cannot be mounted here, or has no uprobes"),
@@ -157,7 +162,7 @@ fn a_killed_bench_leaves_no_uprobe_event() {
 fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     const PATIENCE: Duration = Duration::from_secs(60);
     const DAEMONS: &[&str] = &["lttng-sessiond", "lttng-consumerd"];
-    let world = World::new("bench-lttng");
+    let fixture = Fixture::new("bench-lttng");
     let multiarch = format!("/usr/include/{}-linux-gnu/lttng", std::env::consts::ARCH);
     let has_header = ["/usr/include/lttng", &multiarch].iter().any(|path| Path::new(path).is_dir());
     if !is_root() || !has("cc") || !has("lttng-sessiond") || !has_header {
@@ -172,11 +177,11 @@ fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     let sockets = Path::new("/var/run/lttng");
     let was_there = sockets.exists();
     let before = shared();
-    let folder = world.path("scratch");
+    let folder = fixture.path("scratch");
     fs::create_dir(&folder).expect("a folder");
     let arguments = ["bench", "tracepoint", "--rounds", "9", "--tracers", "lttng-ust", "--out"];
-    let mut command = world.trackway(&arguments);
-    command.arg(world.path("results")).env("TMPDIR", &folder);
+    let mut command = fixture.trackway(&arguments);
+    command.arg(fixture.path("results")).env("TMPDIR", &folder);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut bench = command.spawn().expect("trackway runs");
     let begin = Instant::now();

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use trackway_tests::bench::{is_accounted_for, is_measured, number, of, report, row, rows_of};
-use trackway_tests::{World, has, skipped};
+use trackway_tests::{Fixture, has, skipped};
 
 /// Time in which killed processes, and those that they had started, must be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// many events of short-lived processes as there were, each process counted, and nothing left.
 #[test]
 fn every_event_of_every_session_is_accounted_for() {
-    let Some(report) = report(&World::new("bench-sessions"), "sessions", "trackway-socket") else {
+    let Some(report) = report(&Fixture::new("bench-sessions"), "sessions", "trackway-socket")
+    else {
         return;
     };
     let rows = rows_of(&report, "sessions");
@@ -54,11 +55,11 @@ fn recorders_of_a_run_that_is_killed_end() {
     if !has("cc") {
         return skipped("no C compiler (cc) is installed");
     }
-    let world = World::new("bench-sessions-killed");
-    let temp = world.path("tmp");
+    let fixture = Fixture::new("bench-sessions-killed");
+    let temp = fixture.path("tmp");
     fs::create_dir_all(&temp).expect("a folder");
-    let mut command = world.trackway(&["bench", "sessions", "--quick", "--tracers", "trackway"]);
-    let command = command.arg("--out").arg(world.path("out")).env("TMPDIR", &temp);
+    let mut command = fixture.trackway(&["bench", "sessions", "--quick", "--tracers", "trackway"]);
+    let command = command.arg("--out").arg(fixture.path("out")).env("TMPDIR", &temp);
     let mut bench = command.spawn().expect("it runs");
     let begin = Instant::now();
     while recorders(&temp).is_empty() {

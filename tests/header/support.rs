@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fs, thread};
 
-use trackway_tests::{World, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, has, skipped, source_dir, text};
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
@@ -24,14 +24,14 @@ pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str>
 }
 
 /// Returns true if a compiler accepts these flags, by compiling an empty program.
-pub(crate) fn takes(world: &World, compiler: &str, flags: &[&str]) -> bool {
+pub(crate) fn takes(fixture: &Fixture, compiler: &str, flags: &[&str]) -> bool {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let name = format!("empty{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    let file = world.path(&format!("{name}.c"));
+    let file = fixture.path(&format!("{name}.c"));
     fs::write(&file, "int main(void) { return 0; }\n").expect("a source");
     let language = if compiler.ends_with("++") { "c++" } else { "c" };
     let mut command = Command::new(compiler);
-    command.args(flags).args(["-x", language]).arg(&file).arg("-o").arg(world.path(&name));
+    command.args(flags).args(["-x", language]).arg(&file).arg("-o").arg(fixture.path(&name));
     let taken = command.output().expect("the compiler runs").status.success();
     if !taken {
         skipped(format!("{compiler} does not take {}", flags.join(" ")));
@@ -50,13 +50,13 @@ pub(crate) fn compile(compiler: &str, flags: &[&str], sources: &[&str], result: 
 
 /// Compiles, or fails the test with what the compiler says.
 pub(crate) fn build(
-    world: &World,
+    fixture: &Fixture,
     compiler: &str,
     flags: &[&str],
     sources: &[&str],
     name: &str,
 ) -> PathBuf {
-    let result = world.path(name);
+    let result = fixture.path(name);
     let output = compile(compiler, flags, sources, &result);
     let what = format!("{compiler} {} {}", flags.join(" "), sources.join(" "));
     assert!(output.status.success(), "{what}\n{}", text(&output.stderr));
@@ -64,8 +64,8 @@ pub(crate) fn build(
 }
 
 /// Standard output of a program that must succeed.
-pub(crate) fn run(world: &World, program: &Path, arguments: &[&Path]) -> String {
-    let output = world.command(program).args(arguments).output().expect("the program runs");
+pub(crate) fn run(fixture: &Fixture, program: &Path, arguments: &[&Path]) -> String {
+    let output = fixture.command(program).args(arguments).output().expect("the program runs");
     let result = text(&output.stdout);
     assert!(output.status.success(), "{}: {result}{}", program.display(), text(&output.stderr));
     result
@@ -98,7 +98,7 @@ pub(crate) fn instructions(listing: &str, function: &str) -> Vec<String> {
 }
 
 /// Every compiler with every standard that it knows: (compiler, "-std=…", language).
-pub(crate) fn dialects(world: &World) -> Vec<(&'static str, &'static str, &'static str)> {
+pub(crate) fn dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str, &'static str)> {
     let mut all = Vec::new();
     for compiler in installed(&["gcc", "clang"]) {
         for standard in ["-std=c11", "-std=c17", "-std=c2x"] {
@@ -110,14 +110,14 @@ pub(crate) fn dialects(world: &World) -> Vec<(&'static str, &'static str, &'stat
             all.push((compiler, standard, "c++"));
         }
     }
-    all.retain(|(compiler, standard, _)| takes(world, compiler, &[standard]));
+    all.retain(|(compiler, standard, _)| takes(fixture, compiler, &[standard]));
     all
 }
 
 /// Compiles each example in the folder `examples` in each language, (compilers, flags), with and
 /// without tracing: all must be refused, in words that the example expects.
 pub(crate) fn misuse_is_refused(
-    world: &World,
+    fixture: &Fixture,
     examples: &str,
     languages: &[(&'static [&'static str], &[&'static str])],
 ) {
@@ -141,7 +141,7 @@ pub(crate) fn misuse_is_refused(
     }
     in_parallel(&jobs, |_, (name, compiler, flags)| {
         let example = fs::read_to_string(source(name)).expect("a source");
-        let output = compile(compiler, flags, &[name], &world.path("unused"));
+        let output = compile(compiler, flags, &[name], &fixture.path("unused"));
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{compiler} accepts {name}");
         let expectations = example.lines().filter_map(|line| line.strip_prefix("// EXPECT: "));

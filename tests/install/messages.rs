@@ -9,11 +9,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
 /// Runs `trackway`, which must fail, and returns its standard error.
-fn message(world: &World, words: &[&str]) -> String {
-    let output = world.trackway(words).stdin(Stdio::null()).output().expect("it runs");
+fn message(fixture: &Fixture, words: &[&str]) -> String {
+    let output = fixture.trackway(words).stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{words:?}: {text}");
     text
@@ -28,10 +28,10 @@ fn write_trace(folder: &Path) {
 
 #[test]
 fn what_is_no_trace_is_said_with_what_a_trace_is() {
-    let world = World::new("messages-no-trace");
-    write_trace(&world.path("trace"));
-    fs::create_dir(world.path("empty")).expect("a folder");
-    fs::write(world.path("file"), "text").expect("a file");
+    let fixture = Fixture::new("messages-no-trace");
+    write_trace(&fixture.path("trace"));
+    fs::create_dir(fixture.path("empty")).expect("a folder");
+    fs::write(fixture.path("file"), "text").expect("a file");
     let explanation = "hint: a trace is a folder with a file 'metadata' and stream files";
     let commands: [&[&str]; 8] = [
         &["print"],
@@ -44,7 +44,7 @@ fn what_is_no_trace_is_said_with_what_a_trace_is() {
         &["filter", "header", "app:request", "--trace"],
     ];
     for command in commands {
-        let of = |path| message(&world, &[command, &[path]].concat());
+        let of = |path| message(&fixture, &[command, &[path]].concat());
         let text = of("file");
         let said = "trackway: \"file\" is not a trace: it is not a folder\n";
         assert!(text.starts_with(said) && text.contains(explanation), "{command:?}: {text}");
@@ -63,18 +63,18 @@ fn what_is_no_trace_is_said_with_what_a_trace_is() {
             assert!(text.starts_with(said) && text.contains(explanation), "{command:?}: {text}");
         }
     }
-    let text = message(&world, &["print", "/etc/passwd"]);
+    let text = message(&fixture, &["print", "/etc/passwd"]);
     assert!(text.starts_with("trackway: \"/etc/passwd\" is not a trace: "), "{text}");
 }
 
 #[test]
 fn errors_of_the_system_are_words() {
-    let world = World::new("messages-words");
-    write_trace(&world.path("trace"));
+    let fixture = Fixture::new("messages-words");
+    write_trace(&fixture.path("trace"));
     // Whose metadata, index and streams cannot be read.
-    fs::create_dir_all(world.path("broken/metadata")).expect("a folder");
-    std::os::unix::fs::symlink("loop", world.path("loop")).expect("a link");
-    fs::write(world.path("file"), "text").expect("a file");
+    fs::create_dir_all(fixture.path("broken/metadata")).expect("a folder");
+    std::os::unix::fs::symlink("loop", fixture.path("loop")).expect("a link");
+    fs::write(fixture.path("file"), "text").expect("a file");
     let cases: [(&[&str], &str); 15] = [
         (&["print", "loop"], "Too many levels of symbolic links"),
         (&["print", "broken"], ""),
@@ -93,13 +93,13 @@ fn errors_of_the_system_are_words() {
         (&["print", "--filter-object", "nowhere", "trace"], "No such file or directory"),
     ];
     for (words, part) in cases {
-        let text = message(&world, words);
+        let text = message(&fixture, words);
         assert!(!text.contains("os error"), "{words:?}: {text}");
         assert!(text.contains(part), "{words:?}: {text}");
     }
     // Where there is no room for what is written.
     let full = fs::File::options().write(true).open("/dev/full").expect("it is there");
-    let output = world.trackway(&["list"]).stdout(full).output().expect("it runs");
+    let output = fixture.trackway(&["list"]).stdout(full).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("No space left on device"), "{text}");
     assert!(!text.contains("os error"), "{text}");

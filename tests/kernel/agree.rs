@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{World, has, has_kernel_events, skipped};
+use trackway_tests::{Fixture, has, has_kernel_events, skipped};
 
 /// Counts by an event's name.
 type Counts = BTreeMap<String, u64>;
@@ -45,18 +45,18 @@ const EVENTS: [&str; 14] = [
 const PROGRAM: &str = "/agree\"";
 
 /// Returns true if `observer` works here; otherwise prints what is missing.
-fn is_here(world: &World, observer: &str) -> bool {
+fn is_here(fixture: &Fixture, observer: &str) -> bool {
     if !has(observer) {
         skipped(format!("{observer} is not installed"));
         return false;
     }
-    has_kernel_events(world)
+    has_kernel_events(fixture)
 }
 
 /// Recording of a command, with the number of events that may be missing. The kernel skips a
 /// program of ours while another BPF program runs on the same CPU; it counts the skips of all
 /// programs of the machine together.
-struct Ours {
+struct Recorded {
     lines: Vec<String>,
     missed: u64,
 }
@@ -64,33 +64,33 @@ struct Ours {
 /// Records `events` of `command`, with enough memory for all of them. Tries again a few times if
 /// the kernel skipped BPF programs: it does not report whose programs it skipped, so the counts are
 /// then a range.
-fn record(world: &World, events: &str, command: &[&str]) -> Ours {
+fn record(fixture: &Fixture, events: &str, command: &[&str]) -> Recorded {
     const TRIES_MAX: usize = 4;
     for _ in 1..TRIES_MAX {
-        let ours = record_once(world, events, command);
-        if ours.missed == 0 {
-            return ours;
+        let recorded = record_once(fixture, events, command);
+        if recorded.missed == 0 {
+            return recorded;
         }
-        fs::remove_dir_all(world.path("trace")).expect("it is ours");
+        fs::remove_dir_all(fixture.path("trace")).expect("it is ours");
     }
-    record_once(world, events, command)
+    record_once(fixture, events, command)
 }
 
-fn record_once(world: &World, events: &str, command: &[&str]) -> Ours {
-    let mut record = world.trackway(&["record", "--kernel", events, "-o", "trace"]);
+fn record_once(fixture: &Fixture, events: &str, command: &[&str]) -> Recorded {
+    let mut record = fixture.trackway(&["record", "--kernel", events, "-o", "trace"]);
     let output = record.arg("--buffer-size=32M").arg("--").args(command).output().expect("it runs");
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{talk}");
-    Ours::of(world, &talk)
+    Recorded::of(fixture, &talk)
 }
 
-impl Ours {
-    fn of(world: &World, talk: &str) -> Self {
+impl Recorded {
+    fn of(fixture: &Fixture, talk: &str) -> Self {
         assert!(talk.contains(" events recorded, 0 lost, 0 overwritten"), "{talk}");
         let missed = talk.lines().find_map(|line| line.split_once(" up to "));
         let digits = |text: &str| text.split(' ').next().map(|number| number.replace(',', ""));
         let missed = missed.and_then(|(_, rest)| digits(rest)?.parse().ok()).unwrap_or(0);
-        let text = world.print(&world.path("trace"));
+        let text = fixture.print(&fixture.path("trace"));
         Self { lines: text.lines().map(str::to_owned).collect(), missed }
     }
 
@@ -117,11 +117,11 @@ impl Ours {
     }
 
     /// Compares with the counts of another observer, which has the same names.
-    fn check(&self, ours: &Counts, theirs: &Counts) {
-        for (name, theirs) in theirs {
-            let ours = ours.get(name).copied().unwrap_or(0);
-            let is_it = (*theirs - (*theirs).min(self.missed)..=*theirs).contains(&ours);
-            assert!(is_it, "{name}: {ours}, not {theirs} ({} passed over)", self.missed);
+    fn check(&self, recorded: &Counts, observed: &Counts) {
+        for (name, observed) in observed {
+            let recorded = recorded.get(name).copied().unwrap_or(0);
+            let is_it = (*observed - (*observed).min(self.missed)..=*observed).contains(&recorded);
+            assert!(is_it, "{name}: {recorded}, not {observed} ({} passed over)", self.missed);
         }
     }
 }
@@ -155,51 +155,51 @@ fn in_traces(event: &str) -> String {
 /// as many as the program makes.
 #[test]
 fn perf_counts_as_many_of_each_event() {
-    let world = World::new("kernel-perf");
-    if !is_here(&world, "perf") {
+    let fixture = Fixture::new("kernel-perf");
+    if !is_here(&fixture, "perf") {
         return;
     }
-    let program = world.compile_file("kernel/agree.c", false, &[]).display().to_string();
+    let program = fixture.compile_file("kernel/agree.c", false, &[]).display().to_string();
     let events = EVENTS.join(",");
-    let counted = world.path("counted").display().to_string();
+    let counted = fixture.path("counted").display().to_string();
     let perf = ["perf", "stat", "-x,", "-o", &counted, "-e", &events];
-    let alone = world.command("perf").args(&perf[1..]).arg(&program).output().expect("it runs");
+    let alone = fixture.command("perf").args(&perf[1..]).arg(&program).output().expect("it runs");
     if !alone.status.success() {
         return skipped("perf does not count here");
     }
-    let ours = record(&world, &events, &[&perf[..], &[&program]].concat());
+    let recorded = record(&fixture, &events, &[&perf[..], &[&program]].concat());
     let text = fs::read_to_string(&counted).expect("perf's counts");
     let count = |line: &str| {
         let mut parts = line.split(',');
         let (count, event) = (parts.next()?.parse().ok()?, parts.nth(1)?);
         Some((in_traces(event), count))
     };
-    let theirs: Counts = text.lines().filter_map(count).collect();
-    assert_eq!(theirs.len(), EVENTS.len(), "{text}");
+    let observed: Counts = text.lines().filter_map(count).collect();
+    assert_eq!(observed.len(), EVENTS.len(), "{text}");
     // The program did as documented, and the other observer counted something.
-    assert_eq!((theirs["sched_process_exec"], theirs["sched_process_fork"]), (5, 17), "{text}");
-    assert!(theirs.values().all(|&count| count >= 5), "{text}");
-    ours.check(&ours.counts(PROGRAM), &theirs);
+    assert_eq!((observed["sched_process_exec"], observed["sched_process_fork"]), (5, 17), "{text}");
+    assert!(observed.values().all(|&count| count >= 5), "{text}");
+    recorded.check(&recorded.counts(PROGRAM), &observed);
 }
 
 /// The same, counted by bpftrace.
 #[test]
 fn bpftrace_counts_as_many_of_each_event() {
-    let world = World::new("kernel-bpftrace");
-    if !is_here(&world, "bpftrace") {
+    let fixture = Fixture::new("kernel-bpftrace");
+    if !is_here(&fixture, "bpftrace") {
         return;
     }
-    let program = world.compile_file("kernel/agree.c", false, &[]).display().to_string();
+    let program = fixture.compile_file("kernel/agree.c", false, &[]).display().to_string();
     let probe =
         |event: &&str| format!("tracepoint:{event} /comm == \"agree\"/ {{ @[probe] = count(); }}");
     let script = EVENTS.iter().map(probe).collect::<Vec<_>>().join("\n");
-    let counted = world.path("counted").display().to_string();
+    let counted = fixture.path("counted").display().to_string();
     let command = ["bpftrace", "-f", "json", "-o", &counted, "-e", &script, "-c", &program];
-    let alone = world.command("bpftrace").args(&command[1..]).output().expect("it runs");
+    let alone = fixture.command("bpftrace").args(&command[1..]).output().expect("it runs");
     if !alone.status.success() {
         return skipped("bpftrace does not count here");
     }
-    let ours = record(&world, &EVENTS.join(","), &command);
+    let recorded = record(&fixture, &EVENTS.join(","), &command);
     let text = fs::read_to_string(&counted).expect("bpftrace's counts");
     let map = text.lines().find(|line| line.contains("\"map\"")).expect("a map");
     let map: serde_json::Value = serde_json::from_str(map).expect("JSON");
@@ -208,9 +208,9 @@ fn bpftrace_counts_as_many_of_each_event() {
         let event = probe.strip_prefix("tracepoint:").expect("a tracepoint");
         (in_traces(event), count.as_u64().expect("a count"))
     };
-    let theirs: Counts = counts.iter().map(count).collect();
-    assert_eq!(theirs.len(), EVENTS.len(), "{text}");
-    ours.check(&ours.counts(PROGRAM), &theirs);
+    let observed: Counts = counts.iter().map(count).collect();
+    assert_eq!(observed.len(), EVENTS.len(), "{text}");
+    recorded.check(&recorded.counts(PROGRAM), &observed);
 }
 
 /// A call's name as strace has it, from the kernel's.
@@ -252,18 +252,18 @@ fn table(text: &str) -> Counts {
 
 /// Compares, call by call, both ways. strace sees the call that executes the program, too, whose
 /// entry is in front of where our count begins.
-fn check_calls(ours: &Ours, program: &str, text: &str) -> Counts {
-    let mut theirs = table(text);
-    *theirs.get_mut("execve").expect("the first call") -= 1;
-    theirs.retain(|_, count| *count > 0);
-    let counted = calls(&ours.counts(program));
-    assert_eq!(counted, theirs, "{text}");
-    theirs
+fn check_calls(recorded: &Recorded, program: &str, text: &str) -> Counts {
+    let mut observed = table(text);
+    *observed.get_mut("execve").expect("the first call") -= 1;
+    observed.retain(|_, count| *count > 0);
+    let counted = calls(&recorded.counts(program));
+    assert_eq!(counted, observed, "{text}");
+    observed
 }
 
 /// Returns true if strace can follow a program.
-fn can_strace(world: &World) -> bool {
-    let output = world.command("strace").args(["-o", "/dev/null", "true"]).output();
+fn can_strace(fixture: &Fixture) -> bool {
+    let output = fixture.command("strace").args(["-o", "/dev/null", "true"]).output();
     let can = output.expect("it runs").status.success();
     if !can {
         skipped("strace does not follow programs here");
@@ -277,19 +277,22 @@ const CALLS: &str = "syscalls,sched:sched_process_fork,sched:sched_process_exec"
 /// RUN a compiler, with what it starts, followed by strace. EXPECT as many of each call.
 #[test]
 fn strace_counts_as_many_calls_of_a_compiler() {
-    let world = World::new("kernel-strace");
-    if !is_here(&world, "strace") || !can_strace(&world) {
+    let fixture = Fixture::new("kernel-strace");
+    if !is_here(&fixture, "strace") || !can_strace(&fixture) {
         return;
     }
-    fs::write(world.path("hello.c"), "#include <stdio.h>\nint main(void) { return puts(\"\"); }\n")
-        .expect("a source");
-    let counted = world.path("counted").display().to_string();
+    fs::write(
+        fixture.path("hello.c"),
+        "#include <stdio.h>\nint main(void) { return puts(\"\"); }\n",
+    )
+    .expect("a source");
+    let counted = fixture.path("counted").display().to_string();
     let command = ["strace", "-f", "-c", "-o", &counted, "cc", "-O1", "-c", "hello.c"];
-    let ours = record(&world, CALLS, &command);
-    assert!(world.path("hello.o").is_file());
+    let recorded = record(&fixture, CALLS, &command);
+    assert!(fixture.path("hello.o").is_file());
     let text = fs::read_to_string(&counted).expect("strace's counts");
-    let theirs = check_calls(&ours, "/cc\"", &text);
-    assert!(theirs.len() > 20 && theirs["openat"] > 50 && theirs["execve"] > 1, "{text}");
+    let observed = check_calls(&recorded, "/cc\"", &text);
+    assert!(observed.len() > 20 && observed["openat"] > 50 && observed["execve"] > 1, "{text}");
 }
 
 /// A recorder of a web server, as long as it lives.
@@ -331,8 +334,8 @@ fn get(port: u16) -> String {
 fn strace_counts_as_many_calls_of_a_web_server() {
     const CLIENTS: usize = 3;
     const REQUESTS: usize = 40;
-    let world = World::new("kernel-web");
-    if !is_here(&world, "strace") || !can_strace(&world) {
+    let fixture = Fixture::new("kernel-web");
+    if !is_here(&fixture, "strace") || !can_strace(&fixture) {
         return;
     }
     // Not one that PATH hides behind a shell script.
@@ -340,16 +343,16 @@ fn strace_counts_as_many_calls_of_a_web_server() {
     if !python.is_file() {
         return skipped("there is no /usr/bin/python3");
     }
-    fs::write(world.path("page"), "found").expect("a page");
-    fs::write(world.path("server.py"), SERVER).expect("a program");
-    let counted = world.path("counted");
-    let mut record = world.trackway(&["record", "--kernel", CALLS, "-o", "trace"]);
+    fs::write(fixture.path("page"), "found").expect("a page");
+    fs::write(fixture.path("server.py"), SERVER).expect("a program");
+    let counted = fixture.path("counted");
+    let mut record = fixture.trackway(&["record", "--kernel", CALLS, "-o", "trace"]);
     record.args(["--buffer-size=32M", "--", "strace", "-f", "-c", "-o"]).arg(&counted);
     record.arg(&python).arg("server.py").stdin(Stdio::null()).stdout(Stdio::null());
-    record.stderr(fs::File::create(world.path("talk")).expect("a file"));
+    record.stderr(fs::File::create(fixture.path("talk")).expect("a file"));
     let mut server = Server(record.spawn().expect("it runs"));
-    wait_for("the server", || world.path("told").is_file());
-    let told = fs::read_to_string(world.path("told")).expect("what it told");
+    wait_for("the server", || fixture.path("told").is_file());
+    let told = fs::read_to_string(fixture.path("told")).expect("what it told");
     let (port, pid) = told.split_once(' ').expect("two numbers");
     let (port, pid): (u16, i32) = (port.parse().expect("a port"), pid.parse().expect("a number"));
     std::thread::scope(|scope| {
@@ -363,10 +366,10 @@ fn strace_counts_as_many_calls_of_a_web_server() {
     });
     send(pid, libc::SIGINT);
     let status = server.0.wait().expect("it ends");
-    let talk = fs::read_to_string(world.path("talk")).expect("what it said");
+    let talk = fs::read_to_string(fixture.path("talk")).expect("what it said");
     assert!(status.success(), "{status} {talk}");
     let text = fs::read_to_string(&counted).expect("strace's counts");
-    let theirs = check_calls(&Ours::of(&world, &talk), "/python3", &text);
+    let observed = check_calls(&Recorded::of(&fixture, &talk), "/python3", &text);
     let answered = (CLIENTS * REQUESTS) as u64;
-    assert!(theirs["accept4"] >= answered && theirs["clone3"] + 1 > answered, "{text}");
+    assert!(observed["accept4"] >= answered && observed["clone3"] + 1 > answered, "{text}");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
-use trackway_tests::{World, has, has_kernel_events, skipped};
+use trackway_tests::{Fixture, has, has_kernel_events, skipped};
 
 /// Kernel events that `lttng-analyses-record` enables, as far as the program causes them.
 const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sched_migrate_task,\
@@ -40,7 +40,7 @@ const CALLS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("
 
 /// A trace of the program, or of everything while it runs, and what is known of it.
 struct Recorded {
-    _world: World,
+    _fixture: Fixture,
     folder: String,
     lines: Vec<String>,
     /// The program's process, its main thread.
@@ -55,23 +55,23 @@ fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
         skipped("python3-lttnganalyses is not installed");
         return None;
     }
-    let world = World::new(&format!("analyses-{via}-{}", options.len()));
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new(&format!("analyses-{via}-{}", options.len()));
+    if !has_kernel_events(&fixture) {
         return None;
     }
-    let program = world.compile_file("kernel/analysed.c", false, &[]);
-    let mut record = world.trackway(&["record", "-o", "trace", "--kernel-only"]);
+    let program = fixture.compile_file("kernel/analysed.c", false, &[]);
+    let mut record = fixture.trackway(&["record", "-o", "trace", "--kernel-only"]);
     record.args(["--buffer-size=32M", "--kernel-via", via, "--kernel", events]);
     record.args(options).arg("--");
-    let output = record.arg(program).arg(world.path(".")).output().expect("it runs");
+    let output = record.arg(program).arg(fixture.path(".")).output().expect("it runs");
     let talk = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{talk}");
     let said = String::from_utf8_lossy(&output.stdout);
     let mut numbers = said.split_whitespace().map(|number| number.parse().expect("a number"));
     let (pid, thread) = (numbers.next().expect("its process"), numbers.next().expect("a thread"));
-    let lines = world.print(&world.path("trace")).lines().map(str::to_owned).collect();
-    let folder = world.path("trace/kernel").display().to_string();
-    Some(Recorded { _world: world, folder, lines, pid, thread })
+    let lines = fixture.print(&fixture.path("trace")).lines().map(str::to_owned).collect();
+    let folder = fixture.path("trace/kernel").display().to_string();
+    Some(Recorded { _fixture: fixture, folder, lines, pid, thread })
 }
 
 impl Recorded {

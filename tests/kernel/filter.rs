@@ -10,29 +10,29 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trackway_tests::{World, copy_program, has, has_kernel_events, skipped, source_dir, text};
+use trackway_tests::{Fixture, copy_program, has, has_kernel_events, skipped, source_dir, text};
 
 use crate::support::record_into;
 
 /// The program, which always calls the system in the same way; `None` (said so) where the kernel's
 /// events cannot be recorded.
-fn program(world: &World) -> Option<PathBuf> {
-    if !has_kernel_events(world) {
+fn program(fixture: &Fixture) -> Option<PathBuf> {
+    if !has_kernel_events(fixture) {
         return None;
     }
-    Some(world.compile_file("kernel/filtered.c", false, &["-pthread"]))
+    Some(fixture.compile_file("kernel/filtered.c", false, &["-pthread"]))
 }
 
 /// Runs `record` into a new trace, which must succeed, and returns its output.
-fn record(world: &World, trace: &str, options: &[&str], command: &[&str]) -> Output {
-    let output = record_into(world, trace, options, command);
+fn record(fixture: &Fixture, trace: &str, options: &[&str], command: &[&str]) -> Output {
+    let output = record_into(fixture, trace, options, command);
     assert!(output.status.success(), "{options:?}: {}", text(&output.stderr));
     output
 }
 
 /// The lines of a trace that these filters let pass.
-fn lines(world: &World, trace: &str, filters: &[&str]) -> Vec<String> {
-    let mut print = world.trackway(&["print", trace]);
+fn lines(fixture: &Fixture, trace: &str, filters: &[&str]) -> Vec<String> {
+    let mut print = fixture.trackway(&["print", trace]);
     for filter in filters {
         print.args(["--filter", filter]);
     }
@@ -42,7 +42,7 @@ fn lines(world: &World, trace: &str, filters: &[&str]) -> Vec<String> {
 }
 
 /// Returns the part of a line that is the same in each run: the event, and its fields.
-fn what(line: &str) -> String {
+fn name_and_fields(line: &str) -> String {
     let (head, rest) = line.split_once(": { cpu_id").expect("an event's name");
     let name = head.rsplit(' ').next().expect("a word");
     let fields = rest.split_once("}, {").and_then(|(_, rest)| rest.split_once("}, "));
@@ -61,7 +61,7 @@ fn own(lines: &[String]) -> Vec<String> {
             || line.contains("entry_execve") && line.contains("\"/nowhere/")
             || POINTING.iter().any(|call| line.contains(call))
     };
-    lines.iter().filter(is_own).map(|line| what(line)).collect()
+    lines.iter().filter(is_own).map(|line| name_and_fields(line)).collect()
 }
 
 /// Calls that only the program makes.
@@ -74,7 +74,7 @@ fn tid(line: &str) -> u32 {
 }
 
 /// Filters on each event, by its name in the kernel and in the trace.
-const ASKED: [(&str, &str, &[&str]); 12] = [
+const FILTERS: [(&str, &str, &[&str]); 12] = [
     (
         "syscalls:sys_enter_getpgid",
         "syscall_entry_getpgid",
@@ -197,60 +197,62 @@ const ASKED: [(&str, &str, &[&str]); 12] = [
 
 /// Second filter on one of these events with other constants, so that the values that it reads lie
 /// elsewhere.
-const ASKED_BESIDES: (&str, &str) = ("execve", "contains(filename, \"prog\") && argv[1] != \"\"");
+const SECOND_FILTER: (&str, &str) = ("execve", "contains(filename, \"prog\") && argv[1] != \"\"");
 
 /// RUN a program that calls the system in one way, with filters on its calls, and without. EXPECT
 /// of each filter what it lets pass of the trace without, in that order.
 #[test]
 fn what_the_kernel_lets_pass_is_what_the_trace_says() {
     const COUNT: &str = "1000";
-    let world = World::new("kernel-filter");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), COUNT, "1", "pointers"];
-    let events = ASKED.map(|(event, ..)| event).join(",");
+    let events = FILTERS.map(|(event, ..)| event).join(",");
     let kernel = ["--kernel", events.as_str()];
-    record(&world, "all", &kernel, &command);
-    let everything = own(&lines(&world, "all", &[]));
-    assert_eq!(everything.len(), 1000 * ASKED.len(), "{:?}", everything.first());
-    let rounds = ASKED.iter().map(|(.., asked)| asked.len()).max().expect("some");
+    record(&fixture, "all", &kernel, &command);
+    let everything = own(&lines(&fixture, "all", &[]));
+    assert_eq!(everything.len(), 1000 * FILTERS.len(), "{:?}", everything.first());
+    let rounds = FILTERS.iter().map(|(.., expressions)| expressions.len()).max().expect("some");
     let mut passed = BTreeSet::new();
     for round in 0..rounds {
-        let asked = ASKED.map(|(event, name, asked)| (event, name, asked[round % asked.len()]));
-        let (call, besides) = ASKED_BESIDES;
-        let filters = asked.map(|(event, _, expression)| format!("{event}: {expression}"));
-        let filters = [&filters[..], &[format!("sys_enter_{call}: {besides}")]].concat();
+        let expressions = FILTERS.map(|(event, name, expressions)| {
+            (event, name, expressions[round % expressions.len()])
+        });
+        let (call, second) = SECOND_FILTER;
+        let filters = expressions.map(|(event, _, expression)| format!("{event}: {expression}"));
+        let filters = [&filters[..], &[format!("sys_enter_{call}: {second}")]].concat();
         let given = filters.iter().flat_map(|filter| ["--filter", filter.as_str()]);
         let options: Vec<&str> = kernel.into_iter().chain(given).collect();
         let trace = format!("filtered-{round}");
-        let output = record(&world, &trace, &options, &command);
+        let output = record(&fixture, &trace, &options, &command);
         let talk = text(&output.stderr);
         assert!(talk.contains(" 0 lost, 0 overwritten"), "{talk}");
         // Each fifth address is nowhere, and that is said.
         assert!(talk.contains("(syscall_entry_connect 200"), "{talk}");
-        let ours = own(&lines(&world, &trace, &[]));
-        let filters = asked.map(|(_, name, expression)| format!("{name}: {expression}"));
-        let filters = [&filters[..], &[format!("syscall_entry_{call}: {besides}")]].concat();
+        let ours = own(&lines(&fixture, &trace, &[]));
+        let filters = expressions.map(|(_, name, expression)| format!("{name}: {expression}"));
+        let filters = [&filters[..], &[format!("syscall_entry_{call}: {second}")]].concat();
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-        let expected = own(&lines(&world, "all", &filters));
+        let expected = own(&lines(&fixture, "all", &filters));
         assert!(!expected.is_empty() && expected.len() < everything.len(), "{filters:?}");
         assert!(ours == expected, "{filters:?}\n{} {}", ours.len(), expected.len());
-        for (_, name, expression) in asked {
+        for (_, name, expression) in expressions {
             if ours.iter().any(|line| line.starts_with(name)) {
                 passed.insert((name, expression));
             }
         }
     }
     // All but two let something pass.
-    let asked: usize = ASKED.iter().map(|(.., asked)| asked.len()).sum();
-    assert_eq!(passed.len() + 2, asked, "{passed:?}");
+    let count: usize = FILTERS.iter().map(|(.., expressions)| expressions.len()).sum();
+    assert_eq!(passed.len() + 2, count, "{passed:?}");
 }
 
 /// RUN filters that are several about one event. EXPECT what all of them let pass; and of a filter
 /// without a pattern, on all events, those that have what it asks for.
 #[test]
 fn of_several_filters_all_must_let_an_event_pass() {
-    let world = World::new("kernel-filter-several");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-several");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "300"];
     let options = [
         "--kernel",
@@ -262,10 +264,10 @@ fn of_several_filters_all_must_let_an_event_pass() {
         "--filter",
         "pid < 1000000050",
     ];
-    let output = record(&world, "trace", &options, &command);
+    let output = record(&fixture, "trace", &options, &command);
     let talk = text(&output.stderr);
-    let all = lines(&world, "trace", &[]);
-    let numbers: Vec<String> = all.iter().map(|line| what(line)).collect();
+    let all = lines(&fixture, "trace", &[]);
+    let numbers: Vec<String> = all.iter().map(|line| name_and_fields(line)).collect();
     let expected = |number: u32| format!("syscall_entry_getpgid pid = {number} }}");
     let expected: Vec<String> =
         (1_000_000_000..1_000_000_050).filter(|number| number % 6 == 0).map(expected).collect();
@@ -280,19 +282,19 @@ fn of_several_filters_all_must_let_an_event_pass() {
 #[test]
 fn filters_know_whose_an_event_is() {
     const COUNT: usize = 200;
-    let world = World::new("kernel-filter-whose");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-whose");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "200", "4"];
     let run = |expression: &str| {
         let filter = format!("syscalls:sys_enter_getpgid: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
         let trace = format!("trace-{}", expression.len());
-        let output = record(&world, &trace, &options, &command);
+        let output = record(&fixture, &trace, &options, &command);
         let threads = text(&output.stdout);
         let threads: Vec<u32> = threads.lines().map(|line| line.parse().expect("one")).collect();
         assert_eq!(threads.len(), 4);
-        let lines = lines(&world, &trace, &[]);
-        fs::remove_dir_all(world.path(&trace)).expect("a trace");
+        let lines = lines(&fixture, &trace, &[]);
+        fs::remove_dir_all(fixture.path(&trace)).expect("a trace");
         (lines, threads)
     };
     let (lines, threads) = run("$ctx.tid % 2 == 0");
@@ -316,15 +318,15 @@ fn filters_know_whose_an_event_is() {
 /// what CPUs count together.
 #[test]
 fn samples_rates_and_counts_are_of_all_cpus_together() {
-    let world = World::new("kernel-filter-some");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-some");
+    let Some(program) = program(&fixture) else { return };
     let count = |expression: &str| {
         let filter = format!("syscalls:sys_enter_getpgid: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
         let trace = format!("trace-{}", expression.len());
         let command = [program.to_str().expect("a path"), "5000", "4"];
-        record(&world, &trace, &options, &command);
-        lines(&world, &trace, &[]).len()
+        record(&fixture, &trace, &options, &command);
+        lines(&fixture, &trace, &[]).len()
     };
     let sampled = count("sample(1/4)");
     assert!((4000..6000).contains(&sampled), "{sampled}");
@@ -340,11 +342,11 @@ fn samples_rates_and_counts_are_of_all_cpus_together() {
 /// whole system both, or those that are meant.
 #[test]
 fn filters_go_with_the_command_alone_and_with_everything() {
-    let world = World::new("kernel-filter-system");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-system");
+    let Some(program) = program(&fixture) else { return };
     // Others may run this test, or another one, at the same time.
     let name = format!("ours-{}", std::process::id());
-    let (ours, noise) = (world.path(&name), world.path("noise"));
+    let (ours, noise) = (fixture.path(&name), fixture.path("noise"));
     copy_program(&program, &ours);
     copy_program(&program, &noise);
     // The command runs until the others have called as often as it has, twice.
@@ -357,22 +359,22 @@ fn filters_go_with_the_command_alone_and_with_everything() {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !world.path(&begun).exists() && !ended.load(Ordering::Relaxed) {
+                while !fixture.path(&begun).exists() && !ended.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 for _ in 0..2 {
-                    assert!(world.command(&noise).arg("20").status().expect("it runs").success());
+                    assert!(fixture.command(&noise).arg("20").status().expect("it runs").success());
                 }
-                fs::write(world.path(&enough), "").expect("a file");
+                fs::write(fixture.path(&enough), "").expect("a file");
             });
             let options = [&["--kernel", "syscalls:sys_enter_getpgid"], options].concat();
-            let mut command = world.trackway(&["record", "-o", trace]);
+            let mut command = fixture.trackway(&["record", "-o", trace]);
             let output = command.args(options).args(["--", "sh", "-c", &script]).output();
             ended.store(true, Ordering::Relaxed);
             let output = output.expect("trackway runs");
             assert!(output.status.success(), "{}", text(&output.stderr));
         });
-        lines(&world, trace, &[])
+        lines(&fixture, trace, &[])
     };
     let one = "sys_enter_getpgid: pid == 1000000007";
     let ours = run("ours", &["--filter", one]);
@@ -388,15 +390,15 @@ fn filters_go_with_the_command_alone_and_with_everything() {
 /// be recorded, and nothing to be lost.
 #[test]
 fn what_is_not_wanted_is_not_lost() {
-    let world = World::new("kernel-filter-lost");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-lost");
+    let Some(program) = program(&fixture) else { return };
     let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "128K", "--filter"];
     let command = [program.to_str().expect("a path"), "100000"];
     let filter = ["syscalls:getpgid: pid < 5"];
-    let output = record(&world, "trace", &[&options[..], &filter].concat(), &command);
+    let output = record(&fixture, "trace", &[&options[..], &filter].concat(), &command);
     let talk = text(&output.stderr);
     assert!(talk.contains("kernel: 0 events recorded, 0 lost, 0 overwritten"), "{talk}");
-    assert!(lines(&world, "trace", &[]).is_empty());
+    assert!(lines(&fixture, "trace", &[]).is_empty());
 }
 
 /// RUN filters that search long texts, while the timer interrupts them, and its events are asked by
@@ -404,25 +406,25 @@ fn what_is_not_wanted_is_not_lost() {
 #[test]
 fn who_interrupts_a_filter_has_a_frame_of_his_own() {
     const COUNT: usize = 20_000;
-    let world = World::new("kernel-filter-nested");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-nested");
+    let Some(program) = program(&fixture) else { return };
     let part = format!("\"{}b\"", "a".repeat(24));
     let open = format!("syscalls:sys_enter_openat: contains(filename, {part})");
     let timer = format!("hrtimer_expire_entry: contains($ctx.procname, {part}) || now > 0");
     let kernel = "syscalls:sys_enter_openat,timer:hrtimer_expire_entry";
     let options = ["--kernel", kernel, "--system", "--filter", &open, "--filter", &timer];
     let command = [program.to_str().expect("a path"), "20000", "1", "search"];
-    let output = record(&world, "trace", &options, &command);
+    let output = record(&fixture, "trace", &options, &command);
     // Others may run this test at the same time.
     let thread = text(&output.stdout).trim().parse::<u32>().expect("its number");
-    let mut lines = lines(&world, "trace", &[]);
+    let mut lines = lines(&fixture, "trace", &[]);
     lines.retain(|line| tid(line) == thread);
     let found = lines.iter().filter(|line| line.contains("aaab\"")).count();
     let opened = lines.iter().filter(|line| line.contains("entry_openat")).count();
     // (A name that cannot be read is no reason to leave an event out.)
     let unread = lines.iter().filter(|line| line.contains("filename = \"\"")).count();
     assert_eq!((found, opened - unread), (COUNT / 2, COUNT / 2));
-    let inner = fs::read_dir(world.path("trace/kernel")).expect("a trace").flatten();
+    let inner = fs::read_dir(fixture.path("trace/kernel")).expect("a trace").flatten();
     let is_inner = |entry: &fs::DirEntry| {
         entry.file_name().to_string_lossy().starts_with("kernel1")
             && entry.metadata().is_ok_and(|file| file.len() > 0)
@@ -434,17 +436,17 @@ fn who_interrupts_a_filter_has_a_frame_of_his_own() {
 /// that it lets the first pass, whatever it was, and judges the others; and to be told of it.
 #[test]
 fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
-    let world = World::new("kernel-filter-unread");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-unread");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "unread"];
     let names = |pattern: &str| {
         let filter = format!("syscalls:sys_enter_openat: filename == \"{pattern}\"");
         let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
         let trace = format!("trace-{}", pattern.len());
-        let talk = text(&record(&world, &trace, &options, &command).stderr);
+        let talk = text(&record(&fixture, &trace, &options, &command).stderr);
         let told = "a filter asks for was not in memory (syscall_entry_openat ";
         assert!(talk.contains(told), "{talk}");
-        let lines = lines(&world, &trace, &[]);
+        let lines = lines(&fixture, &trace, &[]);
         let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
         let name = |line: &String| {
             line.split("filename = ")
@@ -464,8 +466,8 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
 /// that the rest is asked all the same: what it says no to does not pass.
 #[test]
 fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
-    let world = World::new("kernel-filter-rest");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-rest");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "unread"];
     // How many of three calls: a name that cannot be read, none, and /nowhere/a.
     for (number, (expression, count)) in [
@@ -484,8 +486,8 @@ fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
         let filter = format!("syscalls:sys_enter_openat: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
         let trace = format!("trace-{number}");
-        record(&world, &trace, &options, &command);
-        let lines = lines(&world, &trace, &[]);
+        record(&fixture, &trace, &options, &command);
+        let lines = lines(&fixture, &trace, &[]);
         let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
         assert_eq!(ours.count(), count, "{expression}");
     }
@@ -495,15 +497,19 @@ fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
 /// what is recorded of them.
 #[test]
 fn texts_are_asked_as_they_are_recorded() {
-    let world = World::new("kernel-filter-long");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-long");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "long"];
     let kernel = ["--kernel", "syscalls:sys_enter_openat"];
-    record(&world, "all", &kernel, &command);
+    record(&fixture, "all", &kernel, &command);
     let ours = |lines: Vec<String>| -> Vec<String> {
-        lines.iter().filter(|line| line.contains("dfd = -77,")).map(|line| what(line)).collect()
+        lines
+            .iter()
+            .filter(|line| line.contains("dfd = -77,"))
+            .map(|line| name_and_fields(line))
+            .collect()
     };
-    let all = ours(lines(&world, "all", &[]));
+    let all = ours(lines(&fixture, "all", &[]));
     assert_eq!(all.len(), 2, "{all:?}");
     for (number, expression) in
         ["ends_with(filename, \"ab\")", "length(filename) > 600", "filename == \"*aaa\""]
@@ -512,10 +518,10 @@ fn texts_are_asked_as_they_are_recorded() {
     {
         let filter = format!("sys_enter_openat: {expression}");
         let trace = format!("trace-{number}");
-        record(&world, &trace, &[&kernel[..], &["--filter", &filter]].concat(), &command);
-        let passed = ours(lines(&world, &trace, &[]));
+        record(&fixture, &trace, &[&kernel[..], &["--filter", &filter]].concat(), &command);
+        let passed = ours(lines(&fixture, &trace, &[]));
         let filter = format!("syscall_entry_openat: {expression}");
-        let expected = ours(lines(&world, "all", &[&filter]));
+        let expected = ours(lines(&fixture, "all", &[&filter]));
         assert!(expected.len() == 1 && passed == expected, "{filter}: {passed:?} {expected:?}");
     }
 }
@@ -523,10 +529,10 @@ fn texts_are_asked_as_they_are_recorded() {
 /// RUN filters on arrays of a tracepoint, and on texts in its record. EXPECT what they say.
 #[test]
 fn arrays_and_texts_of_tracepoints_are_asked() {
-    let world = World::new("kernel-filter-arrays");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-arrays");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "100"];
-    let asked = [
+    let expressions = [
         ("raw_syscalls:sys_enter", "any(args == 1000000005) && args[0] > 7", 1),
         (
             "raw_syscalls:sys_enter",
@@ -537,12 +543,12 @@ fn arrays_and_texts_of_tracepoints_are_asked() {
         ("sched:sched_process_exec", "filename == \"*/unfiltered\"", 0),
         ("sched:sched_process_exit", "comm == \"filtered\" && prio > 0", 1),
     ];
-    for (number, (event, expression, count)) in asked.into_iter().enumerate() {
+    for (number, (event, expression, count)) in expressions.into_iter().enumerate() {
         let filter = format!("{event}: {expression}");
         let trace = format!("trace-{number}");
         let options = ["--kernel", event, "--filter", &filter];
-        record(&world, &trace, &options, &command);
-        let lines = lines(&world, &trace, &[]);
+        record(&fixture, &trace, &options, &command);
+        let lines = lines(&fixture, &trace, &[]);
         assert_eq!(lines.len(), count, "{filter}: {lines:?}");
     }
 }
@@ -559,21 +565,21 @@ fn filters_in_c_are_asked_in_the_kernel() {
         if (frame->flags & 1 || frame->tid <= 0) return 0;\n\
         return trackway_string_ends_with(frame, frame->filename, TRACKWAY_STRING(\"/b.so\")) &&\n\
         trackway_count(frame, 0) % 2 == 1; }\n";
-    let world = World::new("kernel-filter-c");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-c");
+    let Some(program) = program(&fixture) else { return };
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    fs::write(world.path("some.c"), FILTER).expect("a file");
+    fs::write(fixture.path("some.c"), FILTER).expect("a file");
     let include = format!("-I{}", source_dir().join("include").display());
-    let mut clang = world.command("clang");
+    let mut clang = fixture.command("clang");
     clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", "some.c"]);
     let built = clang.output().expect("it runs");
     assert!(built.status.success(), "{}", text(&built.stderr));
     let options = ["--kernel", "syscalls:openat", "--filter-object"];
     let command = [program.to_str().expect("a path"), "100"];
-    record(&world, "trace", &[&options[..], &["syscalls:openat: some.o"]].concat(), &command);
-    let lines = lines(&world, "trace", &[]);
+    record(&fixture, "trace", &[&options[..], &["syscalls:openat: some.o"]].concat(), &command);
+    let lines = lines(&fixture, "trace", &[]);
     let is_meant = |line: &String| line.contains("filename = \"/nowhere/b.so\"");
     assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
 }
@@ -586,26 +592,26 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
         struct called { trackway_string third; };\n\
         #define TRACKWAY_NEEDS_called \"string argv[2]\\n\"\n\
         TRACKWAY_FILTER(called, frame) { return TRACKWAY_IS_ABSENT(frame->third); }\n";
-    let world = World::new("kernel-filter-absent");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-filter-absent");
+    if !has_kernel_events(&fixture) {
         return;
     }
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    fs::write(world.path("absent.c"), FILTER).expect("a file");
+    fs::write(fixture.path("absent.c"), FILTER).expect("a file");
     let include = format!("-I{}", source_dir().join("include").display());
-    let mut clang = world.command("clang");
+    let mut clang = fixture.command("clang");
     let built = clang.args(["-O2", "-target", "bpf", &include, "-c", "absent.c"]).output();
     let built = built.expect("it runs");
     assert!(built.status.success(), "{}", text(&built.stderr));
     let kernel = ["--kernel", "syscalls:sys_enter_execve"];
     let script = "/bin/true; /bin/true a; /bin/true a ''; /bin/true a b; /bin/true";
     let command = ["sh", "-c", script];
-    record(&world, "all", &kernel, &command);
+    record(&fixture, "all", &kernel, &command);
     let options = [&kernel[..], &["--filter-object", "absent.o"]].concat();
-    record(&world, "absent", &options, &command);
-    let mut print = world.trackway(&["print", "--filter-object", "absent.o", "all"]);
+    record(&fixture, "absent", &options, &command);
+    let mut print = fixture.trackway(&["print", "--filter-object", "absent.o", "all"]);
     let output = print.output().expect("it runs");
     let printed: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
     let of_true = |lines: &[String]| -> Vec<String> {
@@ -617,23 +623,23 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
     let expected =
         [" [0] = \"/bin/true\"", " [0] = \"/bin/true\", [1] = \"a\"", " [0] = \"/bin/true\""];
     assert_eq!(of_true(&printed), expected);
-    assert_eq!(of_true(&lines(&world, "absent", &[])), expected);
+    assert_eq!(of_true(&lines(&fixture, "absent", &[])), expected);
 }
 
 /// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and
 /// why, before the command runs.
 #[test]
 fn what_makes_no_sense_is_said_before_the_command_runs() {
-    let world = World::new("kernel-filter-refused");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-filter-refused");
+    if program(&fixture).is_none() {
         return;
     }
     let refused = |kernel: &str, filter: &str| {
-        let mut record = world.trackway(&["record", "-o", "trace", "--kernel", kernel]);
+        let mut record = fixture.trackway(&["record", "-o", "trace", "--kernel", kernel]);
         record.args(["--filter", filter, "--", "touch", "ran"]);
         let output = record.output().expect("trackway runs");
         assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
-        assert!(!world.path("ran").exists() && !world.path("trace").exists());
+        assert!(!fixture.path("ran").exists() && !fixture.path("trace").exists());
         text(&output.stderr)
     };
     let told = [
@@ -677,10 +683,10 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
     }
     // Of a program's events nothing is known here; they are left alone.
     let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
-    let talk = text(&record(&world, "trace", &options, &["true"]).stderr);
+    let talk = text(&record(&fixture, "trace", &options, &["true"]).stderr);
     // What only the kernel's events have may be asked of all.
     let options = ["--kernel", "syscalls:openat", "--filter", "$ctx.tid > 0 && $ctx.cpu_id >= 0"];
-    let of_all = text(&record(&world, "trace", &options, &["true"]).stderr);
+    let of_all = text(&record(&fixture, "trace", &options, &["true"]).stderr);
     assert!(of_all.contains("kernel: ") && !of_all.contains("kernel: 0 events"), "{of_all}");
     assert!(
         talk.contains("'myapp:*: size > 5' is about no event that is known, neither"),

@@ -28,7 +28,7 @@ use trackway_kernel::catalogue::model::{
 };
 use trackway_ring::Drained;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
-use trackway_tests::{World, has, is_root, skipped};
+use trackway_tests::{Fixture, has, is_root, skipped};
 
 /// Most bytes of a context that a raw tracepoint's program is run with.
 const CONTEXT_MAX: usize = 96;
@@ -306,8 +306,8 @@ impl Names {
 }
 
 /// Writes what is in the buffers as a trace.
-fn write(world: &World, buffers: &Buffers, events: &[EventDescription]) {
-    let folder = world.path("trace");
+fn write(fixture: &Fixture, buffers: &Buffers, events: &[EventDescription]) {
+    let folder = fixture.path("trace");
     fs::create_dir(&folder).expect("a folder");
     let uuid = [7; 16];
     let mut metadata = metadata_preamble(&TraceDescription {
@@ -370,7 +370,7 @@ fn write(world: &World, buffers: &Buffers, events: &[EventDescription]) {
 }
 
 /// One field of an event, as if it were all of it.
-fn alone(event: &Event, field: &Field) -> Event {
+fn with_only(event: &Event, field: &Field) -> Event {
     let field = Field { offset: FIELDS_AT, ..field.clone() };
     Event { fields: vec![field], ..event.clone() }
 }
@@ -380,7 +380,7 @@ fn alone(event: &Event, field: &Field) -> Event {
 // Longer than 70 lines: a table.
 #[test]
 fn every_kind_of_field_is_recorded_and_printed() {
-    let world = World::new("kernel-kinds");
+    let fixture = Fixture::new("kernel-kinds");
     if !is_root() {
         return skipped("only root records the kernel's events");
     }
@@ -403,7 +403,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
         for field in &event.fields {
             match record {
                 Some(_) => drop(kinds.insert(key(field))),
-                None => drop(missing.entry(key(field)).or_insert_with(|| alone(event, field))),
+                None => drop(missing.entry(key(field)).or_insert_with(|| with_only(event, field))),
             }
         }
         cases.extend(record.map(|record| (event.clone(), record)));
@@ -436,8 +436,8 @@ fn every_kind_of_field_is_recorded_and_printed() {
         lines.push((name, expected(event, &staged, bytes)));
         descriptions.push(staged.description);
     }
-    write(&world, &buffers, &descriptions);
-    let printed = world.print(&world.path("trace"));
+    write(&fixture, &buffers, &descriptions);
+    let printed = fixture.print(&fixture.path("trace"));
     assert_eq!(printed.lines().count(), lines.len());
     for (line, (name, fields)) in printed.lines().zip(&lines) {
         let (head, found) = line.split_once("}, { tid = ").expect("a thread");
@@ -445,7 +445,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
         assert!(head.contains(&format!(" {name}: ")), "{line}\nnot {name}");
         assert_eq!(found, fields, "{name}");
     }
-    same_as_babeltrace(&world, &printed);
+    same_as_babeltrace(&fixture, &printed);
     let every: BTreeSet<String> = all
         .iter()
         .filter(|event| event.id.is_some())
@@ -464,11 +464,11 @@ fn cpus() -> usize {
     usize::try_from(count).expect("a number")
 }
 
-fn same_as_babeltrace(world: &World, printed: &str) {
+fn same_as_babeltrace(fixture: &Fixture, printed: &str) {
     if !has("babeltrace2") {
         return;
     }
-    let output = Command::new("babeltrace2").arg(world.path("trace")).output().expect("it runs");
+    let output = Command::new("babeltrace2").arg(fixture.path("trace")).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stdout == printed.as_bytes(), "babeltrace2 prints something else");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use trackway_tests::cgroup::Group;
-use trackway_tests::{World, has, has_kernel_events, skipped, text};
+use trackway_tests::{Fixture, has, has_kernel_events, skipped, text};
 
 use crate::support::record;
 
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 
 /// Returns the report of ping: the ids of its child and of itself, and whether it lacks io_uring
 /// and 32-bit calls.
-fn said(output: &Output) -> (i64, i64, [bool; 2]) {
+fn ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
     let text = text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [parent, child, no_ring, no_narrow] = words[..] else { panic!("it said {text}") };
@@ -134,10 +134,10 @@ fn said(output: &Output) -> (i64, i64, [bool; 2]) {
 }
 
 /// The lines of the trace that it recorded.
-fn recorded(world: &World, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
-    let output = record(world, options, command);
+fn recorded(fixture: &Fixture, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
+    let output = record(fixture, options, command);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let printed = world.trackway(&["print", "trace"]).output().expect("it runs");
+    let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
     assert!(printed.status.success(), "{}", text(&printed.stderr));
     (output, text(&printed.stdout).lines().map(str::to_owned).collect())
 }
@@ -160,8 +160,8 @@ impl Running {
 }
 
 /// Makes a pipe with a name.
-fn fifo(world: &World, name: &str) -> String {
-    let path = world.path(name);
+fn fifo(fixture: &Fixture, name: &str) -> String {
+    let path = fixture.path(name);
     let made = Command::new("mkfifo").arg(&path).status().expect("it runs");
     assert!(made.success());
     path.display().to_string()
@@ -189,19 +189,19 @@ fn happened_in(line: &str) -> Option<i64> {
 #[test]
 fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     const TURNS: &str = "300";
-    let world = World::new("kernel-about");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-about");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
-    let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
+    let program = fixture.compile("pingpong", PING_PONG, false, &[]).display().to_string();
+    let (to, fro) = (fifo(&fixture, "to"), fifo(&fixture, "fro"));
     let pong = Running::start(Command::new(&program).args(["pong", &to, &fro, TURNS]));
     let pong_tid = i64::from(pong.0.id());
     let events = "sched_switch,sched_waking,task_newtask,task_rename,exit_mmap,syscalls:dup2,\
                   syscalls:clone3,sys_exit_sched_getattr";
     let events = ["--kernel", events];
-    let (output, lines) = recorded(&world, &events, &[&program, "ping", &fro, &to, TURNS]);
-    let (ping, parent, [has_no_ring, has_no_narrow]) = said(&output);
+    let (output, lines) = recorded(&fixture, &events, &[&program, "ping", &fro, &to, TURNS]);
+    let (ping, parent, [has_no_ring, has_no_narrow]) = ping_report(&output);
     let count = |is_it: &dyn Fn(&str) -> bool| lines.iter().filter(|line| is_it(line)).count();
     let of = |event: &str, name: &str, tid: i64| {
         let event = format!(" {event}: ");
@@ -262,8 +262,8 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
 /// takes the place of the first. EXPECT what is in the group or below.
 #[test]
 fn a_cgroup_is_what_is_in_it_and_below() {
-    let world = World::new("kernel-cgroup");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-cgroup");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let Some(group) = Group::new("in") else { return };
@@ -281,7 +281,7 @@ fn a_cgroup_is_what_is_in_it_and_below() {
     let name = format!("/{}", group.folder().file_name().expect("a name").to_str().expect("UTF-8"));
     for path in [group.path(), name] {
         let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
-        let (output, lines) = recorded(&world, &options, &["sh", "-c", &script]);
+        let (output, lines) = recorded(&fixture, &options, &["sh", "-c", &script]);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
         let talk = text(&output.stderr);
         assert!(talk.contains("was made anew: what is in the new one is recorded"), "{talk}");
@@ -296,21 +296,21 @@ fn a_cgroup_is_what_is_in_it_and_below() {
 #[test]
 fn what_is_about_a_cgroup_is_recorded_wherever_it_happens() {
     const TURNS: &str = "300";
-    let world = World::new("kernel-cgroup-about");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-cgroup-about");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let Some(group) = Group::new("about") else { return };
-    let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
-    let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
+    let program = fixture.compile("pingpong", PING_PONG, false, &[]).display().to_string();
+    let (to, fro) = (fifo(&fixture, "to"), fifo(&fixture, "fro"));
     let script = format!("{}; exec {program} pong {to} {fro} {TURNS}", group.enter("below"));
     let pong = Running::start(Command::new("sh").args(["-c", &script]));
     let tid = i64::from(pong.0.id());
     let procs = group.folder().join("below/cgroup.procs");
     trackway_tests::steps::wait_for("the other one to be there", || is_in(&procs, tid));
     let options = ["--kernel", "sched_switch,sched_waking", "--cgroup", &group.path()];
-    let (output, lines) = recorded(&world, &options, &[&program, "ping", &fro, &to, TURNS]);
-    let (ping, ..) = said(&output);
+    let (output, lines) = recorded(&fixture, &options, &[&program, "ping", &fro, &to, TURNS]);
+    let (ping, ..) = ping_report(&output);
     let woken = lines.iter().filter(|line| {
         let is_waking = line.contains(" sched_waking: ") && happened_in(line) == Some(ping);
         is_waking && number(line, "tid") == Some(tid)
@@ -334,8 +334,8 @@ fn is_in(procs: &Path, pid: i64) -> bool {
 /// scope.
 #[test]
 fn a_list_of_cpus_leaves_the_others_out() {
-    let world = World::new("kernel-cpus");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-cpus");
+    if !has_kernel_events(&fixture) {
         return;
     }
     if !has("taskset") {
@@ -357,7 +357,7 @@ fn a_list_of_cpus_leaves_the_others_out() {
             runs.push(([&options[..], &["--cgroup", path]].concat(), format!("{enter}; {script}")));
         }
         for (options, script) in &runs {
-            let (_, lines) = recorded(&world, options, &["sh", "-c", script]);
+            let (_, lines) = recorded(&fixture, options, &["sh", "-c", script]);
             let has = |name: &str| lines.iter().any(|line| line.contains(name));
             assert!(has(&format!("/nowhere/{there}")), "{options:?}: {lines:?}");
             assert!(!has(&format!("/nowhere/{elsewhere}")), "{options:?}: {lines:?}");
@@ -372,10 +372,10 @@ fn a_list_of_cpus_leaves_the_others_out() {
 /// RUN what cannot be. EXPECT to be told why, before the command runs.
 #[test]
 fn what_cannot_be_selected_is_said() {
-    let world = World::new("kernel-selected");
+    let fixture = Fixture::new("kernel-selected");
     let refused = |options: &[&str]| {
-        let output = record(&world, options, &["touch", "ran"]);
-        assert!(!output.status.success() && !world.path("ran").exists(), "{options:?}");
+        let output = record(&fixture, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !fixture.path("ran").exists(), "{options:?}");
         text(&output.stderr)
     };
     for options in [&["--cpu", "0"][..], &["--cgroup", "/"]] {
@@ -384,13 +384,14 @@ fn what_cannot_be_selected_is_said() {
     }
     let talk = refused(&["--kernel", "sched_switch", "--system", "--cgroup", "/"]);
     assert!(talk.contains("--system") && talk.contains("--cgroup"), "{talk}");
-    if !has_kernel_events(&world) {
+    if !has_kernel_events(&fixture) {
         return;
     }
     let elsewhen = ["--time", "--monotonic", "100", "--fork", "--"];
     let unshare = || Command::new("unshare");
     if unshare().args(elsewhen).arg("true").status().is_ok_and(|status| status.success()) {
-        let record = world.trackway(&["record", "--kernel", "sched_switch", "--", "touch", "ran"]);
+        let record =
+            fixture.trackway(&["record", "--kernel", "sched_switch", "--", "touch", "ran"]);
         let mut inside = unshare();
         inside.args(elsewhen).arg(record.get_program()).args(record.get_args());
         for (name, value) in record.get_envs() {
@@ -399,7 +400,7 @@ fn what_cannot_be_selected_is_said() {
         let output = inside.output().expect("it runs");
         let talk = text(&output.stderr);
         assert!(talk.contains("has a clock of its own"), "{talk}");
-        assert!(!output.status.success() && !world.path("ran").exists());
+        assert!(!output.status.success() && !fixture.path("ran").exists());
     } else {
         skipped("there are no time namespaces for us");
     }

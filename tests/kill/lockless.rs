@@ -31,7 +31,7 @@ const PLACES_AT: usize = 1024;
 const CLOCK_AT: usize = 2048;
 /// Words of a record that others emit, and how many: more than the buffer has room for.
 const WORDS: u32 = 5;
-const OTHERS: u64 = 300;
+const LATER_EVENTS: u64 = 300;
 /// The event that is stepped through.
 const EVENT: u64 = 500;
 const EVENT_WORDS: u32 = 11;
@@ -215,7 +215,7 @@ fn left(buffer: &Buffer<'_>) -> Left {
 fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
     let buffer = copy.buffer(mode);
     let found = left(&buffer);
-    for number in 0..OTHERS {
+    for number in 0..LATER_EVENTS {
         let _ = copy.emit(mode, WORDS, LATER + number);
     }
     copy.force_switch(mode);
@@ -239,24 +239,26 @@ fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
         return Err("others left something, and they are alive".into());
     }
     // With the event, or without it.
-    let (all, emitted) = (records + lost, before + OTHERS);
+    let (all, emitted) = (records + lost, before + LATER_EVENTS);
     if (emitted..=emitted + 1).contains(&all) {
         return Ok(());
     }
     Err(format!("{all} counted of {emitted}, {found:?}: {lost} lost, {in_holes} in holes"))
 }
 
-/// Position of the buffer at which the event arrives.
+/// Fit of the event in the open sub-buffer.
 #[derive(Debug, Clone, Copy)]
-enum Place {
-    Room,
-    /// It ends where its sub-buffer does.
-    LastRoom,
+enum Fit {
+    /// The sub-buffer has room to spare.
+    Spare,
+    /// The event ends where its sub-buffer does.
+    Exact,
+    /// The event needs the next sub-buffer.
     Switch,
 }
 
-/// Emits events until the buffer is where the event is to find it; how many.
-fn go_to(memory: &Memory, mode: Mode, place: Place) -> u64 {
+/// Emits events until the open sub-buffer has this fit for the event; returns their number.
+fn go_to(memory: &Memory, mode: Mode, fit: Fit) -> u64 {
     let buffer = memory.buffer(mode);
     let within = || {
         PAGE - buffer.geometry.within(buffer.counters.write_count.load(Ordering::Relaxed)) as usize
@@ -269,10 +271,10 @@ fn go_to(memory: &Memory, mode: Mode, place: Place) -> u64 {
     emit(WORDS);
     let record = |words: usize| 4 + 8 * words;
     let event = record(EVENT_WORDS as usize);
-    let wanted = match place {
-        Place::Room => return emitted,
-        Place::LastRoom => event,
-        Place::Switch => event - 4,
+    let wanted = match fit {
+        Fit::Spare => return emitted,
+        Fit::Exact => event,
+        Fit::Switch => event - 4,
     };
     while within() > wanted {
         let missing = within() - wanted;
@@ -304,10 +306,10 @@ fn child(memory: &Memory, mode: Mode) -> Tracee {
 }
 
 /// Steps through one event; returns how many points led to each [`Left`].
-fn step_through(mode: Mode, place: Place) -> [usize; 3] {
+fn step_through(mode: Mode, fit: Fit) -> [usize; 3] {
     let (memory, copy) = (Memory::new(), Memory::new());
     memory.reset(mode);
-    let before = go_to(&memory, mode, place);
+    let before = go_to(&memory, mode, fit);
     let mut child = child(&memory, mode);
     let mut points = [0; 3];
     let mut last = Vec::new();
@@ -317,7 +319,7 @@ fn step_through(mode: Mode, place: Place) -> [usize; 3] {
         points[left(&copy.buffer(mode)) as usize] += 1;
         let is_at_its_end = number > 0 && child.is_at_breakpoint();
         if bytes != last {
-            let fail = |wrong| -> ! { panic!("{mode:?}, {place:?}, after {number}: {wrong}") };
+            let fail = |wrong| -> ! { panic!("{mode:?}, {fit:?}, after {number}: {wrong}") };
             others_go_on(&copy, mode, before).unwrap_or_else(|wrong| fail(wrong));
             let checkpoint = child.checkpoint();
             let came = come_in_between(&memory, mode, before, &mut child, is_at_its_end);
@@ -365,13 +367,13 @@ fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
         return trackway_tests::skipped(&reason);
     }
     for mode in [Mode::Discard, Mode::FlightRecorder] {
-        for place in [Place::Room, Place::LastRoom, Place::Switch] {
-            let points = step_through(mode, place);
-            println!("{mode:?}, {place:?}: {points:?}");
+        for fit in [Fit::Spare, Fit::Exact, Fit::Switch] {
+            let points = step_through(mode, fit);
+            println!("{mode:?}, {fit:?}: {points:?}");
             let [nothing, hole, undelivered] = points;
             assert!(nothing > 50 && hole > 50, "{points:?}");
             // Only who commits the last slot of a sub-buffer can leave it undelivered.
-            assert_eq!(undelivered > 0, !matches!(place, Place::Room), "{points:?}");
+            assert_eq!(undelivered > 0, !matches!(fit, Fit::Spare), "{points:?}");
         }
     }
 }
@@ -383,8 +385,8 @@ fn a_recorder_counts_the_hole_of_a_dead_writer() {
         Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Lockless };
     let Some(stage) = Stage::new(settings) else { return };
     let mut players = Players::new(&stage);
-    for place in [stepping::Place::Room(4), stepping::Place::LastRoom, stepping::Place::Switch] {
-        let scenario = Scenario { place, time: Time::Near, text: Some(30), is_cold: false };
+    for fit in [stepping::Fit::Spare(4), stepping::Fit::Exact, stepping::Fit::Switch] {
+        let scenario = Scenario { fit, time: Time::Near, text: Some(30), is_cold: false };
         players.set(&scenario);
         let (mut emitted, mut seen) = (None, [0; 3]);
         let walked = players.walk(|players, point, is_new| {
@@ -403,9 +405,9 @@ fn a_recorder_counts_the_hole_of_a_dead_writer() {
             Err(format!("{all} of {before} after {}: {lost} lost, {left:?}", point.number))
         });
         let steps = walked.unwrap_or_else(|wrong| panic!("{scenario:?}: {wrong}"));
-        println!("{place:?}: {seen:?} states, {steps:?}");
+        println!("{fit:?}: {seen:?} states, {steps:?}");
         assert!(steps.instructions > 50 && seen[Left::Hole as usize] > 3, "{steps:?}, {seen:?}");
-        let is_last = !matches!(place, stepping::Place::Room(_));
+        let is_last = !matches!(fit, stepping::Fit::Spare(_));
         assert_eq!(seen[Left::Undelivered as usize] > 2, is_last, "{seen:?}");
     }
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use crate::reading::Fate;
 use crate::stage::{By, Settings, Stage};
-use crate::stepping::{Place, Players, Point, Scenario, Steps, Time};
+use crate::stepping::{Fit, Players, Point, Scenario, Steps, Time};
 
 const PLAIN: Settings =
     Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Sequence };
 const EVENT: Scenario =
-    Scenario { place: Place::Room(2), time: Time::Near, text: Some(40), is_cold: false };
+    Scenario { fit: Fit::Spare(2), time: Time::Near, text: Some(40), is_cold: false };
 
 /// Steps through an event; the points at which `wrong` finds something, as a list of booleans, of
 /// those that `of` chooses.
@@ -46,7 +46,7 @@ fn a_commit_word_that_is_stored_before_the_rest_is_seen() {
     let early = |bytes: &[u8]| {
         let fork = stage.fork(bytes);
         stage.region(fork).control.commit.store(committed, Ordering::Relaxed);
-        players.look_at_window(fork)
+        players.check_window(fork)
     };
     let live: Vec<_> = points.iter().filter(|point| point.1).collect();
     assert!(live.iter().all(|point| point.2 == Fate::Absent));

@@ -14,7 +14,7 @@ pub(crate) const LENGTH_BYTES: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Emitted before the event that is stepped through.
-    Before,
+    Earlier,
     /// The event that is stepped through.
     Probe,
     /// Emitted by another process in between.
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// All of them, in the order of their numbers as orders.
     pub(crate) const ALL: [Self; 5] =
-        [Self::Before, Self::Probe, Self::Other, Self::Inner, Self::Empty];
+        [Self::Earlier, Self::Probe, Self::Other, Self::Inner, Self::Empty];
 
     /// Its name: what its description holds.
     pub(crate) const fn name(self) -> &'static str {
@@ -241,7 +241,7 @@ pub(crate) struct Expected {
     /// if the order is unknown.
     pub(crate) probe_is_first: Option<bool>,
     /// The others, in their order for each process.
-    pub(crate) others: Vec<Found>,
+    pub(crate) other_events: Vec<Found>,
 }
 
 /// Outcome of the event that is stepped through.
@@ -260,11 +260,11 @@ pub(crate) enum Fate {
 /// # Errors
 /// What is missing, twice, torn, out of order or not counted.
 pub(crate) fn compare(before: &State, now: &State, expected: &Expected) -> Result<Fate, String> {
-    let mut seen = Vec::new();
+    let mut events = Vec::new();
     for (was, is) in before.regions.iter().zip(&now.regions) {
         let new = added(was, is).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
         check_order(new, expected).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
-        seen.extend(new.iter().cloned());
+        events.extend(new.iter().cloned());
     }
     let discarded: Vec<u64> =
         now.discarded.iter().zip(before.discarded).map(|(now, before)| now - before).collect();
@@ -274,17 +274,17 @@ pub(crate) fn compare(before: &State, now: &State, expected: &Expected) -> Resul
     if !(by_event..=by_event + open).contains(&by_region) {
         return Err(format!("{by_event} discarded by event, {by_region} by region"));
     }
-    let least = expected.others.len() as u64 + 1 - open;
-    let total = seen.len() as u64 + by_region;
-    if !(least..=expected.others.len() as u64 + 1).contains(&total) {
-        return Err(format!("{total} recorded or discarded, of {expected:?}: {seen:?}"));
+    let least = expected.other_events.len() as u64 + 1 - open;
+    let total = events.len() as u64 + by_region;
+    if !(least..=expected.other_events.len() as u64 + 1).contains(&total) {
+        return Err(format!("{total} recorded or discarded, of {expected:?}: {events:?}"));
     }
     for kind in [Kind::Other, Kind::Inner] {
-        check_kind(kind, &seen, discarded[kind as usize], expected)?;
+        check_kind(kind, &events, discarded[kind as usize], expected)?;
     }
-    let probes: Vec<_> = seen.iter().filter(|found| found.kind.is_probe()).collect();
+    let probes: Vec<_> = events.iter().filter(|found| found.kind.is_probe()).collect();
     match probes[..] {
-        [] if by_region > 0 && total > expected.others.len() as u64 => Ok(Fate::Discarded),
+        [] if by_region > 0 && total > expected.other_events.len() as u64 => Ok(Fate::Discarded),
         [] if open > 0 => Ok(Fate::Absent),
         [probe] if *probe == expected.probe => Ok(Fate::Recorded),
         _ => Err(format!("{:?} expected, found {probes:?}", expected.probe)),
@@ -317,12 +317,13 @@ fn check_order(new: &[Found], expected: &Expected) -> Result<(), String> {
 /// Checks that all events of a kind are present or counted, each once and undamaged.
 fn check_kind(
     kind: Kind,
-    seen: &[Found],
+    events: &[Found],
     discarded: u64,
     expected: &Expected,
 ) -> Result<(), String> {
-    let mut missing: Vec<_> = expected.others.iter().filter(|found| found.kind == kind).collect();
-    for found in seen.iter().filter(|found| found.kind == kind) {
+    let mut missing: Vec<_> =
+        expected.other_events.iter().filter(|found| found.kind == kind).collect();
+    for found in events.iter().filter(|found| found.kind == kind) {
         let at = missing.iter().position(|expected| *expected == found);
         missing.remove(at.ok_or_else(|| format!("{found:?} is none of {missing:?}"))?);
     }

@@ -17,7 +17,7 @@ use trackway_abi::region::PAGE_SHIFT;
 use trackway_abi::session::{flag, state};
 use trackway_abi::window::DATA_OFFSET;
 use trackway_ring::lockless::Buffer;
-use trackway_tests::World;
+use trackway_tests::Fixture;
 use trackway_tests::steps::{Running, send, wait_for};
 use trackway_window::{NAME_BYTES, SessionLayout, Way, Window, window_name};
 
@@ -62,7 +62,7 @@ pub(crate) struct Settings {
 
 /// A stage.
 pub(crate) struct Stage {
-    world: World,
+    fixture: Fixture,
     settings: Settings,
     program: PathBuf,
     token: String,
@@ -143,12 +143,12 @@ impl Stage {
             trackway_tests::skipped(&reason);
             return None;
         }
-        let world = World::new("kill");
-        let program = world.compile_file("kill/writer.c", true, &[]);
-        let (bytes, token) = record_and_kill(&world, settings);
-        let trace_template = world.path("trace-template");
-        copy_tree(&world.path("trace"), &trace_template);
-        let (live, copy) = (world.window_dir().join("live"), world.window_dir().join("copy"));
+        let fixture = Fixture::new("kill");
+        let program = fixture.compile_file("kill/writer.c", true, &[]);
+        let (bytes, token) = record_and_kill(&fixture, settings);
+        let trace_template = fixture.path("trace-template");
+        copy_tree(&fixture.path("trace"), &trace_template);
+        let (live, copy) = (fixture.window_dir().join("live"), fixture.window_dir().join("copy"));
         put_window(&live, &bytes);
         let live = open(&live);
         let layout = prepare(&live, settings);
@@ -160,7 +160,7 @@ impl Stage {
         }
         let cpu = some_cpu();
         let mut stage = Self {
-            world,
+            fixture,
             settings,
             program,
             token,
@@ -183,7 +183,7 @@ impl Stage {
         stage.find_extents();
         stage.beginning = stage.save();
         let whole = stage.whole(&stage.live);
-        put_window(&stage.world.window_dir().join("copy"), &whole);
+        put_window(&stage.fixture.window_dir().join("copy"), &whole);
         Some(stage)
     }
 
@@ -228,8 +228,8 @@ impl Stage {
 
     /// Starts a writer; it stands at its first breakpoint.
     pub(crate) fn writer(&self) -> Tracee {
-        let mut command = self.world.command(&self.program);
-        command.env("TRACKWAY_WINDOW_DIR", self.world.window_dir().join("live"));
+        let mut command = self.fixture.command(&self.program);
+        command.env("TRACKWAY_WINDOW_DIR", self.fixture.window_dir().join("live"));
         command.env("TRACKWAY_TOKEN", &self.token);
         command.stdin(Stdio::null());
         if self.settings.by == By::Claim {
@@ -311,12 +311,12 @@ impl Stage {
         }
     }
 
-    /// Puts back what was saved.
+    /// Restores a saved state.
     pub(crate) fn restore(&self, bytes: &[u8]) {
         self.put(&self.live, bytes);
     }
 
-    /// A fork of the world: what was saved, in the window where readers look.
+    /// Makes a fork: puts a saved state into the copy of the window, which the checks read.
     pub(crate) fn fork(&self, bytes: &[u8]) -> &Window {
         self.put(&self.copy, bytes);
         &self.copy
@@ -363,18 +363,18 @@ impl Stage {
     /// The real way out: `trackway recover` of a copy of the live window, and `trackway print`.
     /// The printed lines, and how many events the summary says were lost.
     pub(crate) fn recover(&self) -> Result<(Vec<String>, u64), String> {
-        let folder = self.world.window_dir().join("recover");
+        let folder = self.fixture.window_dir().join("recover");
         put_window(&folder, &self.whole(&self.live));
-        let trace = self.world.path("trace");
+        let trace = self.fixture.path("trace");
         fs::remove_dir_all(&trace).map_err(|error| error.to_string())?;
         copy_tree(&self.trace_template, &trace);
-        let mut command = self.world.trackway(&["recover"]);
+        let mut command = self.fixture.trackway(&["recover"]);
         let output = command.env("TRACKWAY_WINDOW_DIR", &folder).output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
             return Err(messages);
         }
-        let lines = self.world.print(&trace).lines().map(str::to_owned).collect();
+        let lines = self.fixture.print(&trace).lines().map(str::to_owned).collect();
         // "trackway: recovered FOLDER: N more events, M lost in all"
         let lost = messages.rsplit(" more events, ").next().and_then(|rest| rest.split(' ').next());
         let lost = lost.and_then(|number| number.replace(',', "").parse().ok());
@@ -430,9 +430,9 @@ impl Stage {
 
 /// Runs `trackway record` as far as its command, stops it, and kills it. The window's bytes, and
 /// the token of the session.
-fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
-    let mut recorder = world.trackway(&["record", "--on=kill:*", "--buffer-size=16K"]);
-    recorder.args(["--sub-buffers=4", "-o"]).arg(world.path("trace"));
+fn record_and_kill(fixture: &Fixture, settings: Settings) -> (Vec<u8>, String) {
+    let mut recorder = fixture.trackway(&["record", "--on=kill:*", "--buffer-size=16K"]);
+    recorder.args(["--sub-buffers=4", "-o"]).arg(fixture.path("trace"));
     recorder.arg(if settings.contexts { "--context=vpid,vtid,procname" } else { "--context=none" });
     if settings.overwrite {
         recorder.arg("--overwrite");
@@ -443,7 +443,7 @@ fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
     let script = "echo $$ $TRACKWAY_TOKEN > told.new; mv told.new told; exec sleep 100";
     recorder.args(["--", "sh", "-c", script]);
     let recorder = Running::start(&mut recorder);
-    let told = world.path("told");
+    let told = fixture.path("told");
     wait_for("the recorder's command", || told.exists());
     let told = fs::read_to_string(told).expect("what the command says");
     let (command, token) = told.trim().split_once(' ').expect("two words");
@@ -453,7 +453,7 @@ fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     });
-    let bytes = fs::read(name_in(world.window_dir())).expect("the window");
+    let bytes = fs::read(name_in(fixture.window_dir())).expect("the window");
     send(command.parse().expect("a process id"), libc::SIGKILL);
     drop(recorder);
     (bytes, token.to_owned())

@@ -193,9 +193,9 @@ impl Tracee {
         }
     }
 
-    fn go_on(&mut self, how: libc::c_uint, signal: i32) -> Stopped {
+    fn go_on(&mut self, request: libc::c_uint, signal: i32) -> Stopped {
         // SAFETY: the signal is a number.
-        let result = check(unsafe { libc::ptrace(how, self.pid, 0, signal as usize) });
+        let result = check(unsafe { libc::ptrace(request, self.pid, 0, signal as usize) });
         result.unwrap_or_else(|error| panic!("cannot go on: {error}"));
         self.wait()
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::machine::{self, Console};
-use trackway_tests::{Summary, World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, Summary, build_dir, has, skipped, source_dir};
 
 /// Number of NMIs that `machine/interrupts.c` causes.
 const TIMES: u64 = 20;
@@ -47,8 +47,8 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     words.map(|word| word.trim_end_matches(':').into()).collect()
 }
 
-fn file_system(world: &World, plan: &str) -> PathBuf {
-    let root = world.path("root");
+fn file_system(fixture: &Fixture, plan: &str) -> PathBuf {
+    let root = fixture.path("root");
     fs::create_dir_all(root.join("bin")).expect("a folder");
     compile("init.c", &root.join("init"));
     compile("interrupts.c", &root.join("bin/interrupts"));
@@ -64,7 +64,7 @@ fn file_system(world: &World, plan: &str) -> PathBuf {
         }
     }
     fs::write(root.join("plan"), plan).expect("the plan");
-    machine::pack(world, &root)
+    machine::pack(fixture, &root)
 }
 
 /// Events of this name, each with its CPU.
@@ -91,7 +91,7 @@ fn check_pairs(lines: &[&str], [begin, end]: [&str; 2]) {
     assert!(seen > 10, "{begin}: {seen}");
 }
 
-fn check(world: &World, console: &Console, via: &str) {
+fn check(fixture: &Fixture, console: &Console, via: &str) {
     let at = format!(" /tmp/{via} ");
     let command = console.commands.iter().find(|(command, ..)| command.contains(&at));
     let (_, said, status) = command.expect("it was run");
@@ -101,11 +101,11 @@ fn check(world: &World, console: &Console, via: &str) {
     assert!(nmis as u64 >= TIMES, "{nmis} NMIs");
     let summary = Summary::parse(said);
     assert_eq!((summary.lost, summary.overwritten), (0, 0), "{via}: {said}");
-    let trace = world.path(via);
+    let trace = fixture.path(via);
     console.save(&format!("/tmp/{via}/"), &trace);
-    let text = world.print(&trace);
+    let text = fixture.print(&trace);
     assert_eq!(text.lines().count() as u64, summary.recorded, "{via}: {said}");
-    if let Some(theirs) = world.babeltrace(&trace) {
+    if let Some(theirs) = fixture.babeltrace(&trace) {
         assert!(text.as_bytes() == theirs.stdout, "{via}: not as babeltrace2 prints it");
     }
     let lines: Vec<&str> = text.lines().collect();
@@ -143,11 +143,11 @@ fn nmis_are_recorded_by_another_kernel() {
              /bin/interrupts {TIMES} {FIRST}\ntake /tmp/{via}\n"
         ));
     }
-    let world = World::new("kernels");
-    let image = file_system(&world, &plan);
-    let emulator = world.command("qemu-system-x86_64");
-    let console = machine::run(&world, emulator, &kernel, &image, "ttyS0");
+    let fixture = Fixture::new("kernels");
+    let image = file_system(&fixture, &plan);
+    let emulator = fixture.command("qemu-system-x86_64");
+    let console = machine::run(&fixture, emulator, &kernel, &image, "ttyS0");
     for via in ["bpf", "tracefs"] {
-        check(&world, &console, via);
+        check(&fixture, &console, via);
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{World, skipped};
+use trackway_tests::{Fixture, skipped};
 
 use crate::support::{
     babeltrace, compared, guarded, has_babeltrace, number_from, print, script, talk,
@@ -26,10 +26,10 @@ pub(crate) fn has_bindings() -> bool {
 }
 
 /// Traces of so many seeds.
-pub(crate) fn generate(world: &World, first: u64, count: u64) -> Vec<PathBuf> {
-    let folder = world.path("traces");
+pub(crate) fn generate(fixture: &Fixture, first: u64, count: u64) -> Vec<PathBuf> {
+    let folder = fixture.path("traces");
     std::fs::create_dir(&folder).unwrap();
-    let made = guarded(world, PYTHON)
+    let made = guarded(fixture, PYTHON)
         .arg(script("bt2_generate.py"))
         .arg(&folder)
         .args([first.to_string(), count.to_string()])
@@ -46,11 +46,11 @@ fn what_babeltrace2_writes_reads_as_it_reads_it() {
     }
     let (first, count) =
         (number_from("TRACKWAY_READER_SEED", 1), number_from("TRACKWAY_READER_SEEDS", SEEDS));
-    let world = World::new("bt2");
-    let traces = generate(&world, first, count);
+    let fixture = Fixture::new("bt2");
+    let traces = generate(&fixture, first, count);
     let (mut refused, mut failures, mut lines) = (0, Vec::new(), 0);
     for (seed, trace) in (first..).zip(&traces) {
-        match compare(&world, trace) {
+        match compare(&fixture, trace) {
             Some(Ok(printed)) => lines += printed,
             Some(Err(difference)) => failures.push(format!("seed {seed}: {difference}")),
             None => refused += 1,
@@ -65,12 +65,12 @@ fn what_babeltrace2_writes_reads_as_it_reads_it() {
 /// Lines printed if both readers agree. `None` if babeltrace2 fails on what its own sink wrote, as
 /// 2.0.4 does now and then: it aborts (ctf-meta-update-value-storing-indexes.c:65: Assertion
 /// `tgt_fc` failed), or the sink did not align as its metadata says.
-fn compare(world: &World, trace: &Path) -> Option<Result<usize, String>> {
-    let theirs = babeltrace(world, &[trace]);
+fn compare(fixture: &Fixture, trace: &Path) -> Option<Result<usize, String>> {
+    let theirs = babeltrace(fixture, &[trace]);
     if !theirs.status.success() {
         return None;
     }
-    let ours = print(world, &[trace]);
+    let ours = print(fixture, &[trace]);
     let lines = ours.stdout.iter().filter(|&&byte| byte == b'\n').count();
     Some(compared(&ours, &theirs).map(|()| lines))
 }

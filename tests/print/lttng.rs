@@ -5,26 +5,26 @@
 use std::path::{Path, PathBuf};
 
 use trackway_tests::lttng::{Daemon, PROGRAMS};
-use trackway_tests::{World, has, skipped};
+use trackway_tests::{Fixture, has, skipped};
 
 use crate::support::{assert_agreement, has_babeltrace, losses, print, script, talk, traces_below};
 
 /// A daemon, and an application that emits events of all kinds.
-struct Recorder<'world> {
-    daemon: Daemon<'world>,
+struct Recorder<'fixture> {
+    daemon: Daemon<'fixture>,
     application: PathBuf,
 }
 
-impl<'world> Recorder<'world> {
+impl<'fixture> Recorder<'fixture> {
     /// Starts the daemon; compiles the application.
-    fn start(world: &'world World) -> Self {
-        let application = world.path("application");
-        let mut cc = world.command("gcc");
+    fn start(fixture: &'fixture Fixture) -> Self {
+        let application = fixture.path("application");
+        let mut cc = fixture.command("gcc");
         cc.arg("-I").arg(script("")).arg("-o").arg(&application);
         cc.args([script("lttng_app.c"), script("lttng_events.c")]).args(["-llttng-ust", "-ldl"]);
         let output = cc.output().expect("gcc runs");
         assert!(output.status.success(), "{}", talk(&output));
-        Self { daemon: Daemon::start(world), application }
+        Self { daemon: Daemon::start(fixture), application }
     }
 
     fn lttng(&self, arguments: &[&str]) {
@@ -40,7 +40,7 @@ impl<'world> Recorder<'world> {
 
     /// A session with one channel; everything in it is recorded to the folder returned.
     fn session(&self, name: &str, create: &[&str], channel: &[&str], contexts: &[&str]) -> PathBuf {
-        let output = self.daemon.world.path(name);
+        let output = self.daemon.fixture.path(name);
         let path = output.to_str().expect("text");
         self.lttng(&[&["create", name, "--output", path], create].concat());
         self.lttng(&[&["enable-channel", "-u", "c"], channel].concat());
@@ -59,13 +59,13 @@ impl<'world> Recorder<'world> {
 }
 
 /// Both readers on all of a session, and on each of its traces alone.
-fn compare(world: &World, session: &Path) -> String {
+fn compare(fixture: &Fixture, session: &Path) -> String {
     let traces = traces_below(session);
     assert!(!traces.is_empty(), "nothing in {session:?}");
     for trace in &traces {
-        assert_agreement(world, &[trace]);
+        assert_agreement(fixture, &[trace]);
     }
-    let output = assert_agreement(world, &[session]);
+    let output = assert_agreement(fixture, &[session]);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -82,8 +82,8 @@ fn what_lttng_records_reads_as_babeltrace2_reads_it() {
     if !has_babeltrace() {
         return;
     }
-    let world = World::new("lttng");
-    let recorder = Recorder::start(&world);
+    let fixture = Fixture::new("lttng");
+    let recorder = Recorder::start(&fixture);
     per_user_with_contexts(&recorder);
     per_process_with_losses(&recorder);
     overwritten(&recorder);
@@ -96,7 +96,7 @@ fn per_user_with_contexts(recorder: &Recorder<'_>) {
     let session = recorder.session("user", &[], &["--buffers-uid"], &contexts);
     (0..2).for_each(|_| recorder.run(20));
     recorder.end();
-    let text = compare(recorder.daemon.world, &session);
+    let text = compare(recorder.daemon.fixture, &session);
     // 35 kinds of events: the last ids are beyond the compact header's 0 to 30.
     assert_eq!(emitted(&text), 2 * 20 * 35);
     for part in ["all:many29:", "\"some greens\", \"greens too\"", "procname = \"application\""] {
@@ -110,8 +110,8 @@ fn per_process_with_losses(recorder: &Recorder<'_>) {
     let session = recorder.session("process", &[], &channel, &["vtid"]);
     (0..2).for_each(|_| recorder.run(3000));
     recorder.end();
-    compare(recorder.daemon.world, &session);
-    let output = print(recorder.daemon.world, &[&session]);
+    compare(recorder.daemon.fixture, &session);
+    let output = print(recorder.daemon.fixture, &[&session]);
     assert!(!losses(&output).is_empty(), "buffers of 8 KB lost nothing: {}", talk(&output));
 }
 
@@ -120,7 +120,7 @@ fn overwritten(recorder: &Recorder<'_>) {
     let session = recorder.session("overwritten", &[], &channel, &[]);
     recorder.run(1000);
     recorder.end();
-    compare(recorder.daemon.world, &session);
+    compare(recorder.daemon.fixture, &session);
 }
 
 fn rotated(recorder: &Recorder<'_>) {
@@ -130,7 +130,7 @@ fn rotated(recorder: &Recorder<'_>) {
         recorder.lttng(&["rotate"]);
     }
     recorder.end();
-    let text = compare(recorder.daemon.world, &session);
+    let text = compare(recorder.daemon.fixture, &session);
     assert_eq!(emitted(&text), 3 * 10 * 35);
     assert!(traces_below(&session).len() >= 3, "archives");
 }
@@ -143,6 +143,6 @@ fn snapshots(recorder: &Recorder<'_>) {
     }
     recorder.end();
     for snapshot in traces_below(&session) {
-        assert_agreement(recorder.daemon.world, &[&snapshot]);
+        assert_agreement(recorder.daemon.fixture, &[&snapshot]);
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use trackway_testkit::Random;
-use trackway_tests::World;
+use trackway_tests::Fixture;
 
 use crate::bt2::{generate, has_bindings};
 use crate::support::{babeltrace, compared, guarded, guarded_print, has_babeltrace};
@@ -51,11 +51,11 @@ fn list(random: &mut Random, words: &[&str]) -> String {
 }
 
 /// Times of events in each of the forms that `--begin` takes: seconds, times of the day, dates.
-fn times(world: &World, trace: &Path) -> Vec<Vec<String>> {
+fn times(fixture: &Fixture, trace: &Path) -> Vec<Vec<String>> {
     let of_form = |options: &&[&str]| {
         let mut arguments: Vec<_> = options.iter().map(PathBuf::from).collect();
         arguments.push(trace.to_owned());
-        let text = babeltrace(world, &arguments).stdout;
+        let text = babeltrace(fixture, &arguments).stdout;
         let text = String::from_utf8_lossy(&text).into_owned();
         let stamps = text.lines().filter_map(|line| line.strip_prefix('[')?.split(']').next());
         stamps.map(str::to_owned).collect()
@@ -102,12 +102,12 @@ fn options_of_babeltrace2_do_what_they_do_there() {
     if !has_babeltrace() || !has_bindings() {
         return;
     }
-    let world = World::new("options");
-    let traces = generate(&world, 5000, TRACES);
+    let fixture = Fixture::new("options");
+    let traces = generate(&fixture, 5000, TRACES);
     let (mut refused, mut failures) = (0, Vec::new());
     for (number, trace) in traces.iter().enumerate() {
         let mut random = Random::new(number as u64);
-        let times = times(&world, trace);
+        let times = times(&fixture, trace);
         for _ in 0..COMBINATIONS {
             let mut arguments: Vec<PathBuf> =
                 random_options(&mut random, &times).into_iter().map(PathBuf::from).collect();
@@ -119,7 +119,7 @@ fn options_of_babeltrace2_do_what_they_do_there() {
                 arguments.extend((other != *trace).then_some(other));
             }
             let zone = *random.pick(&ZONES);
-            let theirs = guarded(&world, "babeltrace2")
+            let theirs = guarded(&fixture, "babeltrace2")
                 .args(&arguments)
                 .env("TZ", zone)
                 .output()
@@ -129,7 +129,7 @@ fn options_of_babeltrace2_do_what_they_do_there() {
                 refused += 1;
                 continue;
             }
-            let ours = guarded_print(&world).args(&arguments).env("TZ", zone).output();
+            let ours = guarded_print(&fixture).args(&arguments).env("TZ", zone).output();
             if let Err(difference) = compared(&ours.expect("timeout runs"), &theirs) {
                 failures.push(format!("TZ={zone} {arguments:?}: {difference}"));
             }

@@ -14,36 +14,36 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
-use trackway_tests::{Recording, Summary, World, build_dir, has, is_root, skipped, source_dir};
+use trackway_tests::{Fixture, Recording, Summary, build_dir, has, is_root, skipped, source_dir};
 
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 /// Both recordings of one program.
 struct Users {
-    world: World,
+    fixture: Fixture,
     steps: Steps,
     program: PathBuf,
 }
 
 /// The trace of one user's recording.
-struct Seen {
+struct UserTrace {
     recording: Recording,
     /// Numbers of the steps, by stream, in the order of the trace.
     numbers: BTreeMap<u32, Vec<u64>>,
 }
 
-impl Seen {
-    fn of(world: &World, recording: Recording) -> Self {
+impl UserTrace {
+    fn of(fixture: &Fixture, recording: Recording) -> Self {
         let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for step in steps_of(&world.print(&recording.trace)) {
+        for step in steps_of(&fixture.print(&recording.trace)) {
             assert_eq!((step.vpid, step.vtid), (step.pid, step.tid), "contexts of {step:?}");
-            numbers.entry(step.who).or_default().push(step.number);
+            numbers.entry(step.stream).or_default().push(step.number);
         }
         Self { recording, numbers }
     }
 
-    fn stream(&self, who: u32) -> &[u64] {
-        self.numbers.get(&who).map_or(&[], Vec::as_slice)
+    fn stream(&self, stream: u32) -> &[u64] {
+        self.numbers.get(&stream).map_or(&[], Vec::as_slice)
     }
 
     fn summary(&self) -> Summary {
@@ -68,70 +68,70 @@ impl Users {
             skipped("only root can become another user");
             return None;
         }
-        let world = World::new(name);
+        let fixture = Fixture::new(name);
         let library = build_dir().join("libtrackway.so");
         let reads = |path: &Path| {
             let mut cat = Command::new(AS_NOBODY[0]);
             cat.args(&AS_NOBODY[1..]).arg("test").arg("-r").arg(path);
             cat.status().is_ok_and(|status| status.success())
         };
-        if !reads(&library) || !reads(&world.path("")) {
+        if !reads(&library) || !reads(&fixture.path("")) {
             skipped("the built library is not readable by other users");
             return None;
         }
-        let steps = Steps::new(&world, "steps");
+        let steps = Steps::new(&fixture, "steps");
         // Both users make their windows and write what the test reads.
-        for path in [world.window_dir(), world.path("").as_path()] {
+        for path in [fixture.window_dir(), fixture.path("").as_path()] {
             fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).expect("for all");
         }
         fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("for all");
-        let program = world.compile_file("lives/users.c", linked, &[]);
-        Some(Self { world, steps, program })
+        let program = fixture.compile_file("lives/users.c", linked, &[]);
+        Some(Self { fixture, steps, program })
     }
 
     /// Starts the recording of the user `nobody`, which lasts until `finish_theirs`; returns it
     /// with its token.
     fn start_theirs(&self, pattern: &str) -> (Running, String) {
-        let mut recorder = self.world.command(AS_NOBODY[0]);
+        let mut recorder = self.fixture.command(AS_NOBODY[0]);
         recorder.args(&AS_NOBODY[1..]).arg(build_dir().join("trackway"));
         recorder.args(["record", "--on", pattern, "--context", "vpid,vtid"]);
-        recorder.arg("-o").arg(self.world.path("theirs")).args(["--", "sh", "-c"]);
+        recorder.arg("-o").arg(self.fixture.path("theirs")).args(["--", "sh", "-c"]);
         recorder.arg(
             "echo $TRACKWAY_TOKEN > token.new && mv token.new token && \
              until test -e ended; do sleep 0.02; done",
         );
         let running = Running::start(&mut recorder);
-        let token = self.world.path("token");
+        let token = self.fixture.path("token");
         wait_for("nobody's recording", || token.exists());
         (running, fs::read_to_string(token).expect("its token").trim().to_owned())
     }
 
-    fn finish_theirs(&self, theirs: Running) -> Recording {
-        fs::write(self.world.path("ended"), "").expect("a file");
-        let recording = Recording::new(self.world.path("theirs"), theirs.finish());
+    fn finish_theirs(&self, recorder: Running) -> Recording {
+        fs::write(self.fixture.path("ended"), "").expect("a file");
+        let recording = Recording::new(self.fixture.path("theirs"), recorder.finish());
         assert!(recording.output.status.success(), "{}", recording.messages());
         recording
     }
 
     /// Records the program by the recorders of root and `nobody` at the same time; returns the
     /// events that each of them recorded.
-    fn record(&self, wrapper: &[&str], arguments: &[&str]) -> (Seen, Seen) {
+    fn record(&self, wrapper: &[&str], arguments: &[&str]) -> (UserTrace, UserTrace) {
         let (theirs, token) = self.start_theirs("life:*");
-        let trace = self.world.path("trace");
+        let trace = self.fixture.path("trace");
         let mut command: Vec<&str> = wrapper.to_vec();
         command.push(self.program.to_str().expect("text"));
         command.extend(arguments);
-        let mut recorder = self.world.recorder(&self.steps, &trace, &[], &command);
+        let mut recorder = self.fixture.recorder(&self.steps, &trace, &[], &command);
         recorder.env("TRACKWAY_TOKEN", token);
         let ours = Recording::new(trace, Running::start(&mut recorder).finish());
         let theirs = self.finish_theirs(theirs);
         println!("{}\n{}", ours.messages(), theirs.messages()); // shown where the test fails
         assert!(ours.output.status.success(), "{}: {}", ours.output.status, ours.messages());
-        (Seen::of(&self.world, ours), Seen::of(&self.world, theirs))
+        (UserTrace::of(&self.fixture, ours), UserTrace::of(&self.fixture, theirs))
     }
 
-    fn emitted(&self, who: u32) -> u64 {
-        self.steps.counts().started.get(&who).copied().unwrap_or(0)
+    fn emitted(&self, stream: u32) -> u64 {
+        self.steps.counts().started.get(&stream).copied().unwrap_or(0)
     }
 }
 
@@ -148,8 +148,8 @@ fn who_drops_root_is_recorded_by_root_before_and_by_the_new_user_after() {
         assert_eq!(ours.stream(0), up_to(500));
         assert_eq!((ours.summary().recorded, ours.summary().lost), (500, 0));
         assert_eq!(ours.departed(), 1);
-        for who in [1, 2, 4] {
-            assert_eq!(theirs.stream(who), up_to(500), "stream {who}");
+        for stream in [1, 2, 4] {
+            assert_eq!(theirs.stream(stream), up_to(500), "stream {stream}");
         }
         assert_eq!(theirs.stream(3), up_to(10), "of the program that its child became");
         assert_eq!((theirs.summary().recorded, theirs.summary().lost), (1510, 0));
@@ -162,7 +162,7 @@ fn who_drops_root_is_recorded_by_root_before_and_by_the_new_user_after() {
 fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
     let Some(users) = Users::new("drop-alone", true) else { return };
     // The user `nobody` records nothing, but its window is made.
-    let recording = users.world.record_steps(
+    let recording = users.fixture.record_steps(
         &users.steps,
         &[],
         &[users.program.to_str().expect("text"), "drop", "50"],
@@ -197,26 +197,33 @@ fn threads_in_full_flight_are_recorded_without_a_gap_but_the_change() {
             let (ours, theirs) = users.record(wrapper, &["threads", pause_us]);
             assert_eq!(ours.departed(), 1);
             let mut between = 0;
-            for who in 0..3 {
-                let (before, after) = (ours.stream(who), theirs.stream(who));
-                let emitted = users.emitted(who);
+            for stream in 0..3 {
+                let (before, after) = (ours.stream(stream), theirs.stream(stream));
+                let emitted = users.emitted(stream);
                 let rises = |numbers: &[u64]| numbers.windows(2).all(|pair| pair[0] < pair[1]);
-                assert!(rises(before) && rises(after), "stream {who}: nothing twice");
+                assert!(rises(before) && rises(after), "stream {stream}: nothing twice");
                 let (last, first) = (before.last().copied().unwrap(), after.first().copied());
                 let first = first.unwrap_or(emitted);
-                assert!(last < first, "stream {who}: first here, then there");
+                assert!(last < first, "stream {stream}: first here, then there");
                 between += first - last - 1;
                 if ours.summary().lost == 0 {
-                    assert!(last + 1 >= users.emitted(100 + who), "stream {who}: all of before");
-                    assert_eq!(before, up_to(last + 1), "stream {who}: silently lost before");
+                    assert!(
+                        last + 1 >= users.emitted(100 + stream),
+                        "stream {stream}: all of before"
+                    );
+                    assert_eq!(before, up_to(last + 1), "stream {stream}: silently lost before");
                 }
                 if theirs.summary().lost == 0 {
-                    assert!(first <= users.emitted(200 + who), "stream {who}: all of after");
-                    assert_eq!(after, (first..emitted).collect::<Vec<_>>(), "stream {who}: after");
+                    assert!(first <= users.emitted(200 + stream), "stream {stream}: all of after");
+                    assert_eq!(
+                        after,
+                        (first..emitted).collect::<Vec<_>>(),
+                        "stream {stream}: after"
+                    );
                 }
             }
-            let emitted: u64 = (0..3).map(|who| users.emitted(who)).sum();
-            let counted = |seen: &Seen| seen.summary().recorded + seen.summary().lost;
+            let emitted: u64 = (0..3).map(|stream| users.emitted(stream)).sum();
+            let counted = |seen: &UserTrace| seen.summary().recorded + seen.summary().lost;
             let sum = counted(&ours) + counted(&theirs);
             assert!(sum <= emitted && emitted <= sum + between, "{emitted} of {sum} + {between}");
         }
@@ -342,7 +349,7 @@ fn programs_with_more_rights_than_their_user_take_no_window_of_his() {
     fs::set_permissions(&users.program, PermissionsExt::from_mode(0o4755)).expect("set-user-ID");
     // Its environment does not say where windows are: the usual place must be one of its own.
     let script = "mount -t tmpfs -o mode=1777 trackway-test-shm /dev/shm || exit 77; exec \"$@\"";
-    let mut command = users.world.command("unshare");
+    let mut command = users.fixture.command("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).args(AS_NOBODY);
     command.arg(&users.program).args(["secure", "50"]).env("STEPS", users.steps.path());
     let output = Running::start(&mut command).finish();
@@ -388,14 +395,14 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     assert!(built.success());
     let program = target.join("debug/examples/users");
     let (theirs, token) = users.start_theirs("life:*");
-    let trace = users.world.path("trace");
-    let mut recorder = users.world.trackway(&["record", "--on", "life:*", "-o"]);
+    let trace = users.fixture.path("trace");
+    let mut recorder = users.fixture.trackway(&["record", "--on", "life:*", "-o"]);
     recorder.arg(&trace).arg("--").arg(program).env("TRACKWAY_TOKEN", token);
     let ours = Recording::new(trace, Running::start(&mut recorder).finish());
     let theirs = users.finish_theirs(theirs);
     assert!(ours.output.status.success(), "{}", ours.messages());
     for (recording, user) in [(&ours, "as_user = 0"), (&theirs, "as_user = 65534")] {
-        let text = users.world.print(&recording.trace);
+        let text = users.fixture.print(&recording.trace);
         let count = |name: &str| text.lines().filter(|line| line.contains(name)).count();
         for name in ["work_begin: ", "said: ", "counted: "] {
             let lines = text.lines().filter(|line| line.contains(&format!("life:{name}")));
@@ -408,8 +415,8 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
 }
 
 /// The processes of which a trace has events.
-fn processes_in(world: &World, trace: &Path) -> BTreeSet<u32> {
-    let text = world.print(trace);
+fn processes_in(fixture: &Fixture, trace: &Path) -> BTreeSet<u32> {
+    let text = fixture.print(trace);
     let vpid = |line: &str| {
         let (_, rest) = line.split_once("vpid = ")?;
         rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
@@ -424,10 +431,10 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
         return skipped("nginx is not installed");
     }
     let Some(users) = Users::new("nginx", false) else { return };
-    let world = &users.world;
+    let fixture = &users.fixture;
     let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let address = port.expect("a free port");
-    let folder = world.path("nginx").display().to_string();
+    let folder = fixture.path("nginx").display().to_string();
     fs::create_dir(&folder).expect("a folder");
     fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).expect("for all");
     let configuration = format!(
@@ -437,11 +444,11 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
          fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};\n\
          server {{ listen {address}; return 200 'served'; }} }}\n"
     );
-    let file = world.path("nginx.conf");
+    let file = fixture.path("nginx.conf");
     fs::write(&file, configuration).expect("its configuration");
     let (theirs, token) = users.start_theirs(PATTERN);
-    let trace = world.path("trace");
-    let mut recorder = world.trackway(&["record", "--preload", "libc", "--on", PATTERN]);
+    let trace = fixture.path("trace");
+    let mut recorder = fixture.trackway(&["record", "--preload", "libc", "--on", PATTERN]);
     recorder.args(["--context", "vpid,vtid", "-o"]).arg(&trace).arg("--");
     recorder.args(["nginx", "-e", &format!("{folder}/errors"), "-p", &folder, "-c"]).arg(&file);
     recorder.env("TRACKWAY_TOKEN", token);
@@ -466,11 +473,11 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
     println!("{}\n{}", ours.messages(), theirs.messages());
     assert!(ours.output.status.success(), "{}", ours.messages());
     assert!(ours.messages().contains("2 processes became another user"), "{}", ours.messages());
-    let seen = processes_in(world, &ours.trace);
+    let seen = processes_in(fixture, &ours.trace);
     assert!(seen.contains(&master.cast_unsigned()) && workers.is_subset(&seen), "{seen:?}");
-    assert_eq!(processes_in(world, &theirs.trace), workers);
+    assert_eq!(processes_in(fixture, &theirs.trace), workers);
     for recording in [&ours, &theirs] {
-        let text = world.print(&recording.trace);
+        let text = fixture.print(&recording.trace);
         assert_eq!(text.lines().count() as u64, recording.summary.recorded);
     }
 }
@@ -511,10 +518,10 @@ fn who_may_have_no_more_data_leaves_root_all_the_same() {
     if !is_root() {
         return skipped("only root can become another user");
     }
-    let world = World::new("privileges-poor");
-    let program = world.compile("poor", POOR, true, &["-pthread"]);
+    let fixture = Fixture::new("privileges-poor");
+    let program = fixture.compile("poor", POOR, true, &["-pthread"]);
     for limit in ["0", "1048576", "17179869184"] {
-        let recording = world.record(&[], &[program.to_str().unwrap(), limit]);
+        let recording = fixture.record(&[], &[program.to_str().unwrap(), limit]);
         assert!(recording.output.status.success(), "{limit}: {}", recording.messages());
         assert!(recording.summary.recorded > 0, "{limit}: {}", recording.messages());
         assert!(recording.messages().contains("1 process became another user"), "{limit}");
@@ -562,9 +569,9 @@ fn who_may_lock_no_more_memory_leaves_root_all_the_same() {
     if !is_root() {
         return skipped("only root can become another user");
     }
-    let world = World::new("privileges-locked");
-    let program = world.compile("locked", LOCKED, true, &[]);
-    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    let fixture = Fixture::new("privileges-locked");
+    let program = fixture.compile("locked", LOCKED, true, &[]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     if recording.output.status.code() == Some(77) {
         return skipped("memory cannot be locked here");
     }

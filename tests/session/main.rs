@@ -1,5 +1,5 @@
 //! Sessions in the background, as users make, change, watch and end them: `trackway session`,
-//! `channel` and `event`. Every test has a world of its own, and so a window and sessions of its
+//! `channel` and `event`. Every test has a fixture of its own, and so a window and sessions of its
 //! own; what they record are the numbers that `session/emitter.c` counts where the test can see it.
 
 mod access;
@@ -20,10 +20,10 @@ mod manager;
 mod many;
 mod meanings;
 mod memory;
-mod place;
 mod record;
 mod room;
 mod sandboxed;
+mod session_test;
 mod shortage;
 mod snapshots;
 mod socket;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use trackway_tests::steps::Running;
 
-use crate::place::{ONE, Place, told};
+use crate::session_test::{ONE, SessionTest, result_of};
 
 /// The service manager's end: a socket with a name, and what the recorder is told of it.
-fn socket(place: &Place, is_abstract: bool) -> (UnixDatagram, String) {
-    let path = place.world.path("notify");
+fn socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, String) {
+    let path = test.fixture.path("notify");
     let path = path.to_str().expect("a path of text");
     let (address, name) = match is_abstract {
         true => (SocketAddr::from_abstract_name(path), format!("@{path}")),
@@ -40,18 +40,18 @@ fn heard(socket: &UnixDatagram) -> String {
 #[test]
 fn a_service_manager_hears_when_the_session_is_there() {
     for is_abstract in [false, true] {
-        let place = Place::new("session-manager");
-        let (socket, name) = socket(&place, is_abstract);
-        let mut create = place.command("session create web --foreground -q -o trace");
+        let test = SessionTest::new("session-manager");
+        let (socket, name) = socket(&test, is_abstract);
+        let mut create = test.command("session create web --foreground -q -o trace");
         let recorder = Running::start(create.env("NOTIFY_SOCKET", name));
         let said = heard(&socket);
-        let folder = place.world.path("trace");
+        let folder = test.fixture.path("trace");
         let status = format!("STATUS=session web records into {}\n", folder.display());
         assert_eq!(said, format!("READY=1\n{status}"));
-        place.emit("steps", 7);
-        place.ok("session destroy web");
-        assert!(told(&recorder.finish()).0);
-        assert_eq!(place.numbers("trace")[&ONE].len(), 7);
+        test.emit("steps", 7);
+        test.ok("session destroy web");
+        assert!(result_of(&recorder.finish()).0);
+        assert_eq!(test.numbers("trace")[&ONE].len(), 7);
         socket.set_nonblocking(true).expect("a socket");
         assert!(socket.recv(&mut [0; 16]).is_err(), "it was ready once");
     }
@@ -61,21 +61,21 @@ fn a_service_manager_hears_when_the_session_is_there() {
 /// service manager hears why, and not that it is ready.
 #[test]
 fn a_service_manager_hears_why_a_session_cannot_begin() {
-    let place = Place::new("session-manager-refused");
-    let (socket, name) = socket(&place, false);
-    std::fs::write(place.world.path("web.toml"), "[[chanel]]\n").expect("a file");
-    std::fs::write(place.world.path("file"), "").expect("a file");
+    let test = SessionTest::new("session-manager-refused");
+    let (socket, name) = socket(&test, false);
+    std::fs::write(test.fixture.path("web.toml"), "[[chanel]]\n").expect("a file");
+    std::fs::write(test.fixture.path("file"), "").expect("a file");
     for (options, why) in [
         ("--load missing.toml", "cannot read missing.toml"),
         ("--load web.toml", "unknown field `chanel`"),
         ("web -o file", "file"),
     ] {
-        let mut create = place.command(&format!("session create --foreground {options}"));
+        let mut create = test.command(&format!("session create --foreground {options}"));
         let output = create.env("NOTIFY_SOCKET", &name).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{options}");
         let said = heard(&socket);
         assert!(said.starts_with("STATUS=") && said.contains(why), "{said}");
-        assert!(said.lines().count() == 1 && told(&output).2.contains(why), "{said}");
+        assert!(said.lines().count() == 1 && result_of(&output).2.contains(why), "{said}");
     }
 }
 
@@ -83,15 +83,15 @@ fn a_service_manager_hears_why_a_session_cannot_begin() {
 /// and another one can.
 #[test]
 fn a_session_that_ends_by_itself_has_another_exit_status() {
-    let place = Place::new("session-manager-lost");
-    let (socket, name) = socket(&place, false);
-    let mut create = place.command("session create web --foreground -o trace");
+    let test = SessionTest::new("session-manager-lost");
+    let (socket, name) = socket(&test, false);
+    let mut create = test.command("session create web --foreground -o trace");
     let recorder = Running::start(create.env("NOTIFY_SOCKET", name));
     assert!(heard(&socket).starts_with("READY=1\n"));
-    for entry in std::fs::read_dir(place.world.window_dir()).expect("the windows") {
+    for entry in std::fs::read_dir(test.fixture.window_dir()).expect("the windows") {
         let window = std::fs::OpenOptions::new().write(true).open(entry.expect("a name").path());
         window.and_then(|window| window.set_len(4096)).expect("ours");
     }
     let output = recorder.finish();
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output).2);
+    assert_eq!(output.status.code(), Some(1), "{}", result_of(&output).2);
 }

@@ -7,28 +7,28 @@ use std::process::{Command, Output};
 use trackway_tests::steps::{Running, wait_for};
 use trackway_tests::{build_dir, is_root, skipped};
 
-use crate::place::{Bursts, Numbers, ONE, Place, numbers_of, told};
+use crate::session_test::{Bursts, Numbers, ONE, SessionTest, numbers_of, result_of};
 
 /// A place with a mount that is nowhere but there: in a namespace that lives as long as its first
 /// process.
 struct Inside {
-    place: Place,
+    test: SessionTest,
     holder: Running,
 }
 
 impl Inside {
     /// With a tmpfs of these options on this folder; `None` (said so) where there can be none.
-    fn new(name: &str, folder: impl Fn(&Place) -> PathBuf, options: &str) -> Option<Self> {
+    fn new(name: &str, folder: impl Fn(&SessionTest) -> PathBuf, options: &str) -> Option<Self> {
         if !is_root() {
             skipped("not root: mounts");
             return None;
         }
-        let place = Place::new(name);
-        let folder = folder(&place);
+        let test = SessionTest::new(name);
+        let folder = folder(&test);
         std::fs::create_dir_all(&folder).expect("a folder");
-        let ready = place.world.path("ready");
+        let ready = test.fixture.path("ready");
         let script = "mount -t tmpfs -o \"$1\" trackway-test \"$2\" && : > \"$3\" && exec sleep 50";
-        let mut holder = place.world.command("unshare");
+        let mut holder = test.fixture.command("unshare");
         holder.args(["-m", "sh", "-c", script, "sh", options]).arg(folder).arg(&ready);
         let mut holder = Running::start(&mut holder);
         wait_for("the mount", || ready.exists() || !holder.runs());
@@ -36,40 +36,40 @@ impl Inside {
             skipped("a tmpfs cannot be mounted here");
             return None;
         }
-        Some(Self { place, holder })
+        Some(Self { test, holder })
     }
 
     /// Returns such a command, which runs in the namespace.
     fn enter(&self, command: &Command) -> Command {
         let namespace = format!("--mount=/proc/{}/ns/mnt", self.holder.pid());
-        let mut inside = self.place.world.command("nsenter");
+        let mut inside = self.test.fixture.command("nsenter");
         inside.args([&namespace, "sh", "-c", "cd \"$0\" && exec \"$@\""]);
-        inside.arg(self.place.world.path("")).arg(command.get_program()).args(command.get_args());
+        inside.arg(self.test.fixture.path("")).arg(command.get_program()).args(command.get_args());
         inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         inside
     }
 
     fn run(&self, line: &str) -> Output {
-        self.enter(&self.place.command(line)).output().expect("nsenter runs")
+        self.enter(&self.test.command(line)).output().expect("nsenter runs")
     }
 
     fn ok(&self, line: &str) -> (String, String) {
-        let (is_success, text, talk) = told(&self.run(line));
+        let (is_success, text, talk) = result_of(&self.run(line));
         assert!(is_success, "trackway {line}: {talk}");
         (text, talk)
     }
 
     /// The program in this mode, run to its end there.
     fn emit(&self, count: u64) {
-        let steps = self.place.steps_of_one();
-        let output = self.enter(&self.place.program(&steps, "steps", count)).output();
+        let steps = self.test.steps_of_one();
+        let output = self.enter(&self.test.program(&steps, "steps", count)).output();
         let output = output.expect("nsenter runs");
         assert!(output.status.success(), "{output:?}");
     }
 
     /// A path in the mount, from outside.
     fn path(&self, name: &str) -> PathBuf {
-        let path = self.place.world.path(name);
+        let path = self.test.fixture.path(name);
         format!("/proc/{}/root{}", self.holder.pid(), path.display()).into()
     }
 
@@ -88,13 +88,13 @@ fn counts_of(talk: &str) -> (u64, u64) {
 /// so, counts what is lost, and records on.
 #[test]
 fn a_full_disk_loses_events_and_no_more_than_that() {
-    let small = |place: &Place| place.world.path("small");
+    let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = Inside::new("session-disk", small, "size=1m") else { return };
     std::fs::write(inside.path("small/filler"), vec![1; 600 << 10]).expect("there is room for it");
-    let place = &inside.place;
+    let test = &inside.test;
     inside.ok("session create web --on life:* --buffer-size 128K -o small/trace");
-    let mut bursts = Bursts::of(place, 2000);
-    let status = || place.status("web");
+    let mut bursts = Bursts::of(test, 2000);
+    let status = || test.status("web");
     let notices = || status()["notices"].to_string();
     wait_for("a full disk", || {
         bursts.next();
@@ -121,12 +121,12 @@ fn a_full_disk_loses_events_and_no_more_than_that() {
 /// EXPECT that the disk never gets full: nothing is lost, and the newest is there.
 #[test]
 fn a_bounded_trace_does_not_fill_the_disk() {
-    let small = |place: &Place| place.world.path("small");
+    let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = Inside::new("session-disk-ring", small, "size=1m") else { return };
     let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 32K --tracefile-count 2";
     inside.ok(&format!("session create web --on life:* {ring} -o small/trace"));
-    let mut bursts = Bursts::of(&inside.place, 500);
-    let status = || inside.place.status("web");
+    let mut bursts = Bursts::of(&inside.test, 500);
+    let status = || inside.test.status("web");
     for round in 1..=300 {
         bursts.next();
         let counts = || status()["counts"].clone();
@@ -149,18 +149,18 @@ fn a_bounded_trace_does_not_fill_the_disk() {
 /// to do, and that nothing of what was recorded is missing afterwards.
 #[test]
 fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
-    let small = |place: &Place| place.world.path("small");
+    let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = Inside::new("session-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
     // More than is left of the disk, less than fits into the buffers.
     inside.emit(10_000);
-    let (is_success, _, talk) = told(&inside.run("session destroy web"));
+    let (is_success, _, talk) = result_of(&inside.run("session destroy web"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
-    assert!(inside.place.list().is_empty());
-    let (is_success, _, talk) = told(&inside.run("recover"));
+    assert!(inside.test.list().is_empty());
+    let (is_success, _, talk) = result_of(&inside.run("recover"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: what is missing is in memory still: run trackway"), "{talk}");
     std::fs::remove_file(filler).expect("it is there");
@@ -174,18 +174,18 @@ fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
 #[test]
 fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
     const SCRIPT: &str = "kill -STOP $PPID; \"$0\" steps 10000; kill -KILL $PPID";
-    let small = |place: &Place| place.world.path("small");
+    let small = |test: &SessionTest| test.fixture.path("small");
     for way in ["rseq", "claim", "lockless"] {
         let Some(inside) = Inside::new("session-disk-beside", small, "size=1m") else { return };
-        let place = &inside.place;
-        let steps = place.steps_of_one();
-        let mut record = place.world.command(build_dir().join("trackway"));
+        let test = &inside.test;
+        let steps = test.steps_of_one();
+        let mut record = test.fixture.command(build_dir().join("trackway"));
         // So that some sub-buffers fit on the disk.
         let buffers = ["--buffer-size", "4M", "--sub-buffers", "128"];
         record.args(["record", "--reserve", way, "-o", "small/trace"]).args(buffers);
         record.args(["--", "sh", "-c", SCRIPT]);
-        record.arg(&place.emitter).env("STEPS", steps.path());
-        let (_, _, talk) = told(&inside.enter(&record).output().expect("nsenter runs"));
+        record.arg(&test.emitter).env("STEPS", steps.path());
+        let (_, _, talk) = result_of(&inside.enter(&record).output().expect("nsenter runs"));
         std::fs::remove_dir_all(inside.path("small/trace")).expect("it was recorded into");
         let filler = inside.path("small/filler");
         std::fs::write(&filler, vec![1; 850 << 10]).expect("there is room for it");
@@ -194,7 +194,7 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
             entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
         };
         for _ in 0..3 {
-            let (is_success, _, said) = told(&inside.run("recover"));
+            let (is_success, _, said) = result_of(&inside.run("recover"));
             assert!(!is_success && said.contains("No space left on device"), "{way}: {talk}{said}");
             assert!(said.contains("small/trace.recovered"), "{way}: {said}");
             assert_eq!(names(), ["filler"], "{way}: {said}");
@@ -212,36 +212,36 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
 /// before nothing is missing.
 #[test]
 fn what_a_replaced_channel_could_not_write_is_recovered() {
-    let place = Place::new("session-left-behind");
-    place.ok("session create web --on life:* -o trace");
-    let channel = place.world.path("trace/ust/uid").read_dir().expect("users").next();
+    let test = SessionTest::new("session-left-behind");
+    test.ok("session create web --on life:* -o trace");
+    let channel = test.fixture.path("trace/ust/uid").read_dir().expect("users").next();
     let channel = channel.expect("a user").expect("a folder").path().join("64-bit");
     let (index, away) = (channel.join("index"), channel.join("away"));
     std::fs::rename(&index, &away).expect("moved");
-    place.emit("steps", 1000);
-    place.ok("channel set web channel0 --context vpid");
+    test.emit("steps", 1000);
+    test.ok("channel set web channel0 --context vpid");
     std::fs::rename(&away, &index).expect("moved back");
-    place.emit("steps", 5);
-    let talk = place.refused("session destroy web");
+    test.emit("steps", 5);
+    let talk = test.refused("session destroy web");
     assert!(talk.contains("of a channel that has ended could not be written"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
-    assert!(!place.is_complete("trace"));
-    place.ok("recover");
-    assert_eq!(place.numbers("trace")[&ONE].len(), 1005);
-    assert!(place.is_complete("trace"));
+    assert!(!test.is_complete("trace"));
+    test.ok("recover");
+    assert_eq!(test.numbers("trace")[&ONE].len(), 1005);
+    assert!(test.is_complete("trace"));
 }
 
 /// RUN stop while the disk is full; stop again when there is room. EXPECT that the first fails and
 /// says what to do, that the session is stopped, and that everything is there after the second.
 #[test]
 fn a_stop_that_cannot_write_fails_and_is_made_good() {
-    let small = |place: &Place| place.world.path("small");
+    let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = Inside::new("session-disk-stop", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
     inside.emit(10_000);
-    let (is_success, _, talk) = told(&inside.run("session stop web"));
+    let (is_success, _, talk) = result_of(&inside.run("session stop web"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: it is stopped; stop it again"), "{talk}");
     assert!(inside.ok("session status web").0.contains("session web: stopped"));
@@ -259,44 +259,44 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
 /// that each says that it was, and none that it can be recovered, or written some time.
 #[test]
 fn a_trace_that_was_removed_is_said_to_be_gone() {
-    let place = Place::new("session-removed");
-    place.ok("session create web -o trace");
-    place.emit("steps", 10);
+    let test = SessionTest::new("session-removed");
+    test.ok("session create web -o trace");
+    test.emit("steps", 10);
     // The recorder may be making a file there.
-    let trace = place.world.path("trace");
+    let trace = test.fixture.path("trace");
     wait_for("that it is removed", || std::fs::remove_dir_all(&trace).is_ok());
-    place.emit("steps", 10);
-    let notices = || place.status("web")["notices"].to_string();
+    test.emit("steps", 10);
+    let notices = || test.status("web")["notices"].to_string();
     wait_for("that it is seen", || notices().contains("its folder was removed"));
     assert!(notices().contains(r#"{"hint":"what was recorded there is gone"#), "{}", notices());
     for line in ["session stop web", "session clear web", "session destroy web"] {
-        let talk = place.refused(line);
+        let talk = test.refused(line);
         assert!(talk.contains("its folder was removed"), "{line}: {talk}");
         assert!(talk.contains("hint: what was recorded there is gone"), "{line}: {talk}");
         assert!(!talk.contains("completes") && !talk.contains("once"), "{line}: {talk}");
     }
-    let steps = place.steps_of_one();
+    let steps = test.steps_of_one();
     let script = "\"$0\" steps 10; rm -r trace || rm -r trace; \"$0\" steps 10";
-    let mut record = place.command("record -o trace -- sh -c");
-    record.arg(script).arg(&place.emitter).env("STEPS", steps.path());
-    let (_, _, talk) = told(&record.output().expect("trackway runs"));
+    let mut record = test.command("record -o trace -- sh -c");
+    record.arg(script).arg(&test.emitter).env("STEPS", steps.path());
+    let (_, _, talk) = result_of(&record.output().expect("trackway runs"));
     assert!(talk.contains("the trace is not complete: cannot write "), "{talk}");
     assert!(talk.contains("hint: what was recorded there is gone"), "{talk}");
-    assert!(place.ok("recover").1.contains("nothing to recover"));
+    assert!(test.ok("recover").1.contains("nothing to recover"));
 }
 
 /// RUN record onto a disk that is full at its end; recover when there is room. EXPECT that what
 /// helps is said, and then nothing of what was recorded is missing.
 #[test]
 fn what_record_could_not_write_is_said_to_be_recoverable() {
-    let small = |place: &Place| place.world.path("small");
+    let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = Inside::new("record-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
-    let steps = inside.place.steps_of_one();
-    let mut record = inside.place.command("record --buffer-size 4M -o small/trace");
-    record.arg(&inside.place.emitter).args(["steps", "10000"]).env("STEPS", steps.path());
-    let (_, _, talk) = told(&inside.enter(&record).output().expect("nsenter runs"));
+    let steps = inside.test.steps_of_one();
+    let mut record = inside.test.command("record --buffer-size 4M -o small/trace");
+    record.arg(&inside.test.emitter).args(["steps", "10000"]).env("STEPS", steps.path());
+    let (_, _, talk) = result_of(&inside.enter(&record).output().expect("nsenter runs"));
     assert!(talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
     std::fs::remove_file(filler).expect("it is there");
@@ -307,14 +307,14 @@ fn what_record_could_not_write_is_said_to_be_recoverable() {
 /// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.
 #[test]
 fn a_folder_that_cannot_be_written_is_refused() {
-    let frozen = |place: &Place| place.world.path("frozen");
+    let frozen = |test: &SessionTest| test.fixture.path("frozen");
     let Some(inside) = Inside::new("session-read-only", frozen, "ro") else { return };
-    let (is_success, text, talk) = told(&inside.run("session create web -o frozen/trace"));
+    let (is_success, text, talk) = result_of(&inside.run("session create web -o frozen/trace"));
     assert!(!is_success && text.is_empty(), "{talk}");
     assert!(talk.contains("frozen/trace: Read-only file system"), "{talk}");
-    assert!(inside.place.list().is_empty());
+    assert!(inside.test.list().is_empty());
     inside.ok("session create web --flight-recorder -o flight");
-    let (is_success, _, talk) = told(&inside.run("session snapshot -o frozen/snapshot"));
+    let (is_success, _, talk) = result_of(&inside.run("session snapshot -o frozen/snapshot"));
     assert!(!is_success && talk.contains("Read-only file system"), "{talk}");
     inside.ok("session snapshot");
     inside.ok("session destroy");
@@ -324,7 +324,7 @@ fn a_folder_that_cannot_be_written_is_refused() {
 /// EXPECT that it records, what fits; that programs live; that all is counted.
 #[test]
 fn small_shared_memory_is_enough_to_start() {
-    let window = |place: &Place| place.world.window_dir().to_owned();
+    let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
     for options in ["size=4m", "size=16m,noexec"] {
         let Some(inside) = Inside::new("session-shm", window, options) else { return };
         let (_, talk) = inside.ok("session create web --on life:* -o trace");
@@ -332,7 +332,7 @@ fn small_shared_memory_is_enough_to_start() {
         let (_, ended) = inside.ok("session destroy");
         let (recorded, lost) = counts_of(&ended);
         assert!(recorded > 0 && recorded + lost == 50_000, "{options}: {talk}{ended}");
-        let numbers = inside.place.numbers("trace");
+        let numbers = inside.test.numbers("trace");
         assert_eq!(numbers[&ONE].len() as u64, recorded, "{options}");
     }
 }
@@ -340,27 +340,29 @@ fn small_shared_memory_is_enough_to_start() {
 /// RUN create with more memory than there is. EXPECT a refusal that says how much, nothing left.
 #[test]
 fn more_memory_than_there_is_is_refused() {
-    let window = |place: &Place| place.world.window_dir().to_owned();
+    let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
     let Some(inside) = Inside::new("session-memory", window, "size=8m") else { return };
-    let (is_success, _, talk) = told(&inside.run("session create web --buffer-size 64M -o trace"));
+    let (is_success, _, talk) =
+        result_of(&inside.run("session create web --buffer-size 64M -o trace"));
     assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
-    assert!(inside.place.list().is_empty() && !inside.place.world.path("trace").exists());
+    assert!(inside.test.list().is_empty() && !inside.test.fixture.path("trace").exists());
     inside.ok("session create web -o trace");
-    let (is_success, _, talk) = told(&inside.run("channel set web channel0 --buffer-size 64M"));
+    let (is_success, _, talk) =
+        result_of(&inside.run("channel set web channel0 --buffer-size 64M"));
     assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
     inside.emit(100);
     inside.ok("session destroy");
-    assert_eq!(inside.place.numbers("trace")[&ONE].len(), 100);
+    assert_eq!(inside.test.numbers("trace")[&ONE].len(), 100);
 }
 
 /// RUN sessions beside a window of an older version, one that is damaged, and sockets of dead
 /// recorders. EXPECT that they are left alone, or put aside, and the session records.
 #[test]
 fn leftovers_of_others_do_not_matter() {
-    let place = Place::new("session-leftovers");
-    place.ok("session create probe -o probe");
-    place.ok("session destroy");
-    let window = std::fs::read_dir(place.world.window_dir()).expect("a folder").flatten().next();
+    let test = SessionTest::new("session-leftovers");
+    test.ok("session create probe -o probe");
+    test.ok("session destroy");
+    let window = std::fs::read_dir(test.fixture.window_dir()).expect("a folder").flatten().next();
     let window = window.expect("a window").path();
     let name = window.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
     let (stem, version) = name.rsplit_once("-v").expect("a version");
@@ -369,20 +371,20 @@ fn leftovers_of_others_do_not_matter() {
     std::fs::copy(&window, &old).expect("a copy");
     let file = std::fs::OpenOptions::new().write(true).open(&window).expect("ours");
     file.write_all_at(&[0xff; 64], 0).expect("ours");
-    drop(std::os::unix::net::UnixListener::bind(place.world.run_dir().join("dead.sock")));
-    std::fs::write(place.world.run_dir().join("dead.lock"), "").expect("ours");
-    std::fs::write(place.world.run_dir().join("dead.log"), "it was late\n").expect("ours");
-    place.ok("session create web -o trace");
-    place.emit("steps", 10);
-    let talk = place.refused("session status dead");
+    drop(std::os::unix::net::UnixListener::bind(test.fixture.run_dir().join("dead.sock")));
+    std::fs::write(test.fixture.run_dir().join("dead.lock"), "").expect("ours");
+    std::fs::write(test.fixture.run_dir().join("dead.log"), "it was late\n").expect("ours");
+    test.ok("session create web -o trace");
+    test.emit("steps", 10);
+    let talk = test.refused("session status dead");
     assert!(talk.contains("is gone; the last that it said: it was late"), "{talk}");
-    let (_, talk) = place.ok("session list");
+    let (_, talk) = test.ok("session list");
     assert!(talk.contains("'dead' is gone"), "{talk}");
-    place.ok("session create dead -o dead");
-    place.ok("session destroy dead");
-    assert_eq!(place.list().len(), 1);
-    place.ok("session destroy web");
-    assert_eq!(place.numbers("trace")[&ONE].len(), 10);
+    test.ok("session create dead -o dead");
+    test.ok("session destroy dead");
+    assert_eq!(test.list().len(), 1);
+    test.ok("session destroy web");
+    assert_eq!(test.numbers("trace")[&ONE].len(), 10);
     assert!(old.exists(), "another version's is not ours to remove");
 }
 
@@ -390,14 +392,14 @@ fn leftovers_of_others_do_not_matter() {
 /// nothing there: half a trace would be taken for one.
 #[test]
 fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
-    let small = |place: &Place| place.world.path("small");
+    let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = Inside::new("session-no-room", small, "size=256k") else { return };
     inside.ok("session create web --flight-recorder --buffer-size 1M -o flight");
     inside.emit(10_000);
     std::fs::create_dir(inside.path("small/empty")).expect("there is room for it");
     for folder in ["new", "new", "empty"] {
         let line = format!("session snapshot web -o small/{folder}");
-        let (is_success, _, talk) = told(&inside.run(&line));
+        let (is_success, _, talk) = result_of(&inside.run(&line));
         assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     }
     assert!(!inside.path("small/new").exists());
@@ -412,7 +414,7 @@ fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
 fn an_export_for_which_there_is_no_room_leaves_nothing() {
     // The disk's own folder, that of the trace, and that in it: another file finds no room.
     for (inodes, is_there) in [(3, false), (3, true), (2, false)] {
-        let small = |place: &Place| place.world.path("small");
+        let small = |test: &SessionTest| test.fixture.path("small");
         let options = format!("nr_inodes={inodes}");
         let Some(inside) = Inside::new("session-inodes", small, &options) else { return };
         inside.ok("session create web --on life:* -o trace");
@@ -421,7 +423,7 @@ fn an_export_for_which_there_is_no_room_leaves_nothing() {
         if is_there {
             std::fs::create_dir(inside.path("small/out")).expect("there is room for it");
         }
-        let (is_success, _, talk) = told(&inside.run("merge trace -o small/out"));
+        let (is_success, _, talk) = result_of(&inside.run("merge trace -o small/out"));
         assert!(!is_success && talk.contains("No space left on device"), "{talk}");
         assert_eq!(inside.path("small/out").exists(), is_there);
         let left = std::fs::read_dir(inside.path("small/out")).into_iter().flatten();

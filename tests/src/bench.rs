@@ -6,18 +6,18 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::{World, has, skipped};
+use crate::{Fixture, has, skipped};
 
 /// Runs a suite once, with these tracers or with all, in a command that is changed as the test
 /// needs it: its exit status, what it said, and its results.
 pub fn quick(
-    world: &World,
+    fixture: &Fixture,
     suite: &str,
     tracers: &str,
     change: impl FnOnce(&mut Command),
 ) -> (Option<i32>, String, Value) {
-    let out = world.path(&format!("results-{suite}"));
-    let mut command = world.trackway(&["bench", suite, "--quick", "--out"]);
+    let out = fixture.path(&format!("results-{suite}"));
+    let mut command = fixture.trackway(&["bench", suite, "--quick", "--out"]);
     command.arg(&out);
     if !tracers.is_empty() {
         command.args(["--tracers", tracers]);
@@ -32,17 +32,17 @@ pub fn quick(
 }
 
 /// Rows of a suite that is run once, as [`report`] has them.
-pub fn rows(world: &World, suite: &str, tracers: &str) -> Option<Vec<Value>> {
-    report(world, suite, tracers).map(|report| rows_of(&report, suite))
+pub fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Vec<Value>> {
+    report(fixture, suite, tracers).map(|report| rows_of(&report, suite))
 }
 
 /// Results of a suite that is run once, in which nothing may fail; `None` if there is no compiler.
-pub fn report(world: &World, suite: &str, tracers: &str) -> Option<Value> {
+pub fn report(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Value> {
     if !has("cc") {
         skipped("no C compiler (cc) is installed");
         return None;
     }
-    let (code, said, report) = quick(world, suite, tracers, |_| ());
+    let (code, said, report) = quick(fixture, suite, tracers, |_| ());
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(report["is_partial"], false);
     Some(report)

@@ -23,16 +23,16 @@ pub(crate) struct Recipe {
 }
 
 /// Programs that are kept. Who wants one that is being compiled waits for it.
-type Kept = HashMap<Recipe, Arc<OnceLock<Vec<u8>>>>;
+type CompiledPrograms = HashMap<Recipe, Arc<OnceLock<Vec<u8>>>>;
 
 impl Recipe {
     /// Puts the program at `path`: by `compile`, which puts it there, if it is the first time.
     pub(crate) fn put(self, path: &Path, compile: impl FnOnce()) {
-        static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
-        let kept = KEPT.get_or_init(Mutex::default);
+        static PROGRAMS: OnceLock<Mutex<CompiledPrograms>> = OnceLock::new();
+        let programs = PROGRAMS.get_or_init(Mutex::default);
         // A test that fails while it compiles does not hold this lock.
         let program =
-            Arc::clone(kept.lock().expect("nothing fails in it").entry(self).or_default());
+            Arc::clone(programs.lock().expect("nothing fails in it").entry(self).or_default());
         let mut is_first = false;
         let bytes = program.get_or_init(|| {
             is_first = true;

@@ -1,7 +1,7 @@
 //! Helpers of the end-to-end tests: the built programs, run as a user runs them.
 //!
-//! Every test has a [`World`] of its own: a temporary folder, a folder of sessions, and a window
-//! folder in /dev/shm that no other test uses. Dropping the world removes all three and ends its
+//! Every test has a [`Fixture`] of its own: a temporary folder, a folder of sessions, and a window
+//! folder in /dev/shm that no other test uses. Dropping the fixture removes all three and ends its
 //! background recorders, also when the test fails. No test touches the user's own window or
 //! sessions.
 
@@ -68,13 +68,13 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(status.success(), "cp {} {}", from.display(), to.display());
 }
 
-/// A test's own place.
-pub struct World {
+/// Folders of a test, which no other test uses.
+pub struct Fixture {
     dir: PathBuf,
     window: PathBuf,
 }
 
-impl World {
+impl Fixture {
     /// A new one.
     pub fn new(name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -93,17 +93,17 @@ impl World {
         self.dir.join(name)
     }
 
-    /// The folder of this world's window.
+    /// The folder of this fixture's window.
     pub fn window_dir(&self) -> &Path {
         &self.window
     }
 
-    /// Returns the run folder of this world. It does not exist before the first recording.
+    /// Returns the run folder of this fixture. It does not exist before the first recording.
     pub fn run_dir(&self) -> PathBuf {
         self.path("run")
     }
 
-    /// Ends what runs on in this world: recorders in the background, and what a failed test left.
+    /// Ends what runs on in this fixture: recorders in the background, and what a failed test left.
     /// It is known by the window's folder in its environment, which bears this process's id.
     fn end_processes(&self) {
         let ours = format!("TRACKWAY_WINDOW_DIR={}", self.window.display());
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// A command in this world: its window, its folder, no tracing environment from outside.
+    /// A command in this fixture: its window, its folder, no tracing environment from outside.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -131,7 +131,7 @@ impl World {
         command
     }
 
-    /// `trackway` with these arguments, in this world. Whatever it records is reserved as
+    /// `trackway` with these arguments, in this fixture. Whatever it records is reserved as
     /// [`reserve`] says, so that the tests of one way are those of all (`make ways`).
     pub fn trackway<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = self.command(build_dir().join("trackway"));
@@ -183,8 +183,8 @@ impl World {
         program
     }
 
-    /// Returns true if a compiled program depends on headers of this world, so that the cache must
-    /// not share it.
+    /// Returns true if a compiled program depends on headers of this fixture, so that the cache
+    /// must not share it.
     fn has_headers(&self) -> bool {
         let entries = fs::read_dir(&self.dir).expect("its folder").flatten();
         let is_header = |path: PathBuf| path.extension().is_some_and(|end| end == "h");
@@ -230,24 +230,25 @@ impl World {
 /// prints an empty string as the string that it printed before, so such lines are compared up to
 /// that string. The same holds for system calls whose strings babeltrace2 does not take from the
 /// exit event.
-pub fn are_lines_of_babeltrace(ours: &str, theirs: &str) -> bool {
+pub fn are_lines_of_babeltrace(trackway: &str, babeltrace2: &str) -> bool {
     let lacks_text = |line: &str| {
         line.contains("syscall_entry_")
             && line.rsplit_once("incomplete = 0x").is_some_and(|(_, bits)| bits != "0 }")
     };
-    let is_same = |(ours, theirs): (&str, &str)| match ours.split_once(" = \"\"") {
-        Some((before, _)) => theirs.starts_with(before),
-        None if ours != theirs && lacks_text(theirs) => {
-            let fields = ours.rfind(" }, { ").unwrap_or(0);
-            let text = ours[fields..].find(" = \"").map(|at| fields + at);
-            text.is_some_and(|text| theirs.starts_with(&ours[..text]))
+    let is_same = |(trackway, babeltrace2): (&str, &str)| match trackway.split_once(" = \"\"") {
+        Some((before, _)) => babeltrace2.starts_with(before),
+        None if trackway != babeltrace2 && lacks_text(babeltrace2) => {
+            let fields = trackway.rfind(" }, { ").unwrap_or(0);
+            let text = trackway[fields..].find(" = \"").map(|at| fields + at);
+            text.is_some_and(|text| babeltrace2.starts_with(&trackway[..text]))
         }
-        None => ours == theirs,
+        None => trackway == babeltrace2,
     };
-    ours.lines().count() == theirs.lines().count() && ours.lines().zip(theirs.lines()).all(is_same)
+    trackway.lines().count() == babeltrace2.lines().count()
+        && trackway.lines().zip(babeltrace2.lines()).all(is_same)
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if self.run_dir().exists() {
             self.end_processes();
@@ -260,12 +261,12 @@ impl Drop for World {
 }
 
 /// Returns true if this machine can record kernel events; prints the reason if it cannot.
-pub fn has_kernel_events(world: &World) -> bool {
+pub fn has_kernel_events(fixture: &Fixture) -> bool {
     if !is_root() {
         skipped("only root records the kernel's events");
         return false;
     }
-    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
+    let output = fixture.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
     if !output.status.success() {
         skipped("the kernel does not show its events here");
     }

@@ -7,34 +7,34 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::steps::wait_for;
-use crate::{World, is_root};
+use crate::{Fixture, is_root};
 
 /// Programs that a daemon and its applications need.
 pub const PROGRAMS: [&str; 5] = ["lttng", "lttng-sessiond", "lttng-gen-tp", "setpriv", "gcc"];
 
 /// The daemon while it runs; ended, by its id, when it is dropped.
-pub struct Daemon<'world> {
+pub struct Daemon<'fixture> {
     /// World whose folder is the daemon's home.
-    pub world: &'world World,
+    pub fixture: &'fixture Fixture,
     child: Child,
 }
 
-impl<'world> Daemon<'world> {
+impl<'fixture> Daemon<'fixture> {
     /// Starts it and waits until it answers.
     ///
     /// # Panics
     /// If it does not.
-    pub fn start(world: &'world World) -> Self {
-        let home = world.path("home");
+    pub fn start(fixture: &'fixture Fixture) -> Self {
+        let home = fixture.path("home");
         std::fs::create_dir(&home).unwrap();
-        for folder in [&world.path(""), &home] {
+        for folder in [&fixture.path(""), &home] {
             std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         }
-        let mut command = command(world, "lttng-sessiond");
+        let mut command = command(fixture, "lttng-sessiond");
         command.args(["--no-kernel", "--quiet"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("setpriv runs");
-        let daemon = Self { world, child };
+        let daemon = Self { fixture, child };
         wait_for("lttng-sessiond answers", || {
             daemon.lttng_command(&["list"]).output().is_ok_and(|output| output.status.success())
         });
@@ -43,7 +43,7 @@ impl<'world> Daemon<'world> {
 
     /// A command of the user that records.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        command(self.world, program)
+        command(self.fixture, program)
     }
 
     fn lttng_command(&self, arguments: &[&str]) -> Command {
@@ -56,7 +56,7 @@ impl<'world> Daemon<'world> {
     ///
     /// # Panics
     /// If it cannot be run.
-    pub fn asked(&self, arguments: &[&str]) -> Output {
+    pub fn lttng_output(&self, arguments: &[&str]) -> Output {
         self.lttng_command(arguments).output().expect("setpriv runs")
     }
 
@@ -65,7 +65,7 @@ impl<'world> Daemon<'world> {
     /// # Panics
     /// If it fails.
     pub fn lttng(&self, arguments: &[&str]) {
-        let output = self.asked(arguments);
+        let output = self.lttng_output(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "lttng {arguments:?}: {said}");
     }
@@ -80,14 +80,14 @@ impl Drop for Daemon<'_> {
     }
 }
 
-fn command(world: &World, program: impl AsRef<OsStr>) -> Command {
-    let mut command = world.command("setpriv");
+fn command(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
+    let mut command = fixture.command("setpriv");
     if is_root() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
     // Should the test be killed, so is what it started.
     command.args(["--pdeathsig", "TERM"]).arg(program);
-    command.env("LTTNG_HOME", world.path("home")).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
+    command.env("LTTNG_HOME", fixture.path("home")).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
     command.env_remove("LTTNG_RUNDIR");
     command
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Recording, World, source_dir};
+use crate::{Fixture, Recording, source_dir};
 
 /// Streams that the file has room for.
 const STREAMS: usize = 12_000;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Its stream.
-    pub who: u32,
+    pub stream: u32,
     /// Its number in the stream.
     pub number: u64,
     /// Process that emitted it, as that process says.
@@ -66,9 +66,9 @@ impl Counts {
 }
 
 impl Steps {
-    /// A new file in `world`, all zero.
-    pub fn new(world: &World, name: &str) -> Self {
-        let path = world.path(name);
+    /// A new file in `fixture`, all zero.
+    pub fn new(fixture: &Fixture, name: &str) -> Self {
+        let path = fixture.path(name);
         fs::write(&path, vec![0; HEAD_BYTES + STREAMS * 16]).expect("the counters' file");
         Self { path }
     }
@@ -117,11 +117,11 @@ impl Steps {
         let bytes = fs::read(&self.path).expect("the counters' file");
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let mut counts = Counts { started: BTreeMap::new(), returned: BTreeMap::new() };
-        for who in 0..STREAMS {
-            let at = HEAD_BYTES + who * 16;
+        for stream in 0..STREAMS {
+            let at = HEAD_BYTES + stream * 16;
             if word(at) > 0 {
-                counts.started.insert(who as u32, word(at));
-                counts.returned.insert(who as u32, word(at + 8));
+                counts.started.insert(stream as u32, word(at));
+                counts.returned.insert(stream as u32, word(at + 8));
             }
         }
         counts
@@ -129,18 +129,18 @@ impl Steps {
 
     /// Checks that the trace of `recording` holds exactly what was emitted, less what is said to
     /// be lost.
-    pub fn check(&self, world: &World, recording: &Recording) {
+    pub fn check(&self, fixture: &Fixture, recording: &Recording) {
         let counts = self.counts();
         assert_eq!(counts.started, counts.returned, "{}", recording.messages());
-        self.check_killed(world, recording);
+        self.check_killed(fixture, recording);
     }
 
     /// The same where programs were killed: an event that was begun and never came back may be
     /// there or not.
-    pub fn check_killed(&self, world: &World, recording: &Recording) {
+    pub fn check_killed(&self, fixture: &Fixture, recording: &Recording) {
         let messages = recording.messages();
         let counts = self.counts();
-        let found = self.check_order(world, recording);
+        let found = self.check_order(fixture, recording);
         let (recorded, lost) = (recording.summary.recorded, recording.summary.lost);
         assert!(recorded > 0, "nothing was recorded: {messages}");
         let sum: u64 = found.values().sum();
@@ -152,26 +152,26 @@ impl Steps {
             counts.emitted(),
         );
         if lost == 0 {
-            for (who, &returned) in &counts.returned {
-                let found = found.get(who).copied().unwrap_or(0);
-                assert!(found >= returned, "stream {who}: {found} of {returned}: {messages}");
+            for (stream, &returned) in &counts.returned {
+                let found = found.get(stream).copied().unwrap_or(0);
+                assert!(found >= returned, "stream {stream}: {found} of {returned}: {messages}");
             }
         }
     }
 
     /// Checks everything but the sums; how many events of each stream there are.
-    pub fn check_order(&self, world: &World, recording: &Recording) -> BTreeMap<u32, u64> {
+    pub fn check_order(&self, fixture: &Fixture, recording: &Recording) -> BTreeMap<u32, u64> {
         let counts = self.counts();
         let mut found: BTreeMap<u32, u64> = BTreeMap::new();
         let mut next: BTreeMap<u32, u64> = BTreeMap::new();
-        for step in steps_of(&world.print(&recording.trace)) {
+        for step in steps_of(&fixture.print(&recording.trace)) {
             assert_eq!((step.vpid, step.vtid), (step.pid, step.tid), "contexts of {step:?}");
-            let expected = next.entry(step.who).or_default();
+            let expected = next.entry(step.stream).or_default();
             assert!(step.number >= *expected, "{step:?} after number {}", *expected - 1);
             *expected = step.number + 1;
-            let emitted = counts.started.get(&step.who).copied().unwrap_or(0);
+            let emitted = counts.started.get(&step.stream).copied().unwrap_or(0);
             assert!(step.number < emitted, "{step:?} of {emitted}");
-            *found.entry(step.who).or_default() += 1;
+            *found.entry(step.stream).or_default() += 1;
         }
         found
     }
@@ -190,7 +190,7 @@ fn parse(line: &str) -> Step {
     };
     let small = |name: &str| u32::try_from(field(name)).expect("an id");
     Step {
-        who: small("who"),
+        stream: small("who"),
         number: field("number"),
         pid: small("pid"),
         tid: small("tid"),
@@ -332,7 +332,7 @@ impl Drop for Running {
     }
 }
 
-impl World {
+impl Fixture {
     /// Compiles `tests/FOLDER/NAME.c`.
     pub fn compile_file(&self, file: &str, linked: bool, flags: &[&str]) -> PathBuf {
         let path = source_dir().join("tests").join(file);
@@ -380,7 +380,7 @@ mod tests {
     fn lines_are_read() {
         let line = "[03:00:00.000000001] (+?.?????????) h life:step: { cpu_id = 1 }, \
                     { vpid = 5, vtid = 6 }, { who = 3, number = 4, pid = 7, tid = 8 }";
-        let expected = Step { who: 3, number: 4, pid: 7, tid: 8, vpid: 5, vtid: 6 };
+        let expected = Step { stream: 3, number: 4, pid: 7, tid: 8, vpid: 5, vtid: 6 };
         assert_eq!(steps_of(line), [expected]);
     }
 }

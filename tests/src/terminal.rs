@@ -27,7 +27,7 @@ impl OnTerminal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outputs {
     /// Standard output and standard error.
-    Both,
+    StdoutAndStderr,
     /// Standard error; standard output is `/dev/null`.
     Errors,
 }
@@ -46,7 +46,7 @@ pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
         command.env_remove("NO_COLOR");
     }
     command.stdin(Stdio::null()).stderr(slave_again());
-    command.stdout(if outputs == Outputs::Both { slave_again() } else { Stdio::null() });
+    command.stdout(if outputs == Outputs::StdoutAndStderr { slave_again() } else { Stdio::null() });
     let mut child = command.spawn().expect("it starts");
     // The terminal ends for its reader when no process has it open for writing.
     command.stdout(Stdio::null()).stderr(Stdio::null());

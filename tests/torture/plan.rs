@@ -17,7 +17,7 @@ pub(crate) enum Mode {
 
 /// Writer paths of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum WriterPath {
     /// By restartable sequence.
     Sequence,
     /// By claim: `--reserve claim`.
@@ -48,7 +48,7 @@ impl Mode {
     pub(crate) const ALL: [Self; 4] = [Self::Discard, Self::Discard, Self::Overwrite, Self::Roomy];
 }
 
-impl Way {
+impl WriterPath {
     /// All of them; what is there twice is drawn as often.
     pub(crate) const ALL: [Self; 7] = [
         Self::Sequence,
@@ -79,7 +79,7 @@ pub(crate) struct Plan {
     /// Behaviour when the buffers are full.
     pub(crate) mode: Mode,
     /// Writer paths of the program.
-    pub(crate) way: Way,
+    pub(crate) writer_path: WriterPath,
     /// End of the round.
     pub(crate) end: End,
     /// Size of a sub-buffer, in bytes.
@@ -107,10 +107,12 @@ impl Plan {
     pub(crate) fn new(seed: u64, duration_ms: u64) -> Self {
         let random = &mut Random::new(seed);
         let mode = *random.pick(&Mode::ALL);
-        let drawn = *random.pick(&Way::ALL);
-        let way = match (mode, drawn) {
+        let drawn = *random.pick(&WriterPath::ALL);
+        let writer_path = match (mode, drawn) {
             // Claims are lost when all claim regions are taken, memory or not.
-            (Mode::Roomy, Way::Claim | Way::Without | Way::Mixed) => Way::Sequence,
+            (Mode::Roomy, WriterPath::Claim | WriterPath::Without | WriterPath::Mixed) => {
+                WriterPath::Sequence
+            }
             _ => drawn,
         };
         let end = *random.pick(&End::ALL);
@@ -130,7 +132,7 @@ impl Plan {
         let lasts = orders.iter_mut().filter(|(word, _)| matches!(word, Word::DurationMs));
         lasts.for_each(|(_, value)| *value += pause_ms);
         orders.extend([(Word::Seed, seed), (Word::BodyMax, body_max)]);
-        orders.push((Word::Claims, u64::from(way == Way::Mixed)));
+        orders.push((Word::Claims, u64::from(writer_path == WriterPath::Mixed)));
         match end {
             End::ByItself => {}
             End::ProgramKilled => {
@@ -150,7 +152,7 @@ impl Plan {
         }
         Self {
             mode,
-            way,
+            writer_path,
             end,
             sub_bytes,
             sub_count,
@@ -198,10 +200,10 @@ impl Plan {
 
     /// Options of `trackway record` for it.
     pub(crate) fn options(&self) -> Vec<String> {
-        let reserve = match self.way {
-            Way::Sequence | Way::Without | Way::Mixed => "rseq",
-            Way::Claim => "claim",
-            Way::Lockless => "lockless",
+        let reserve = match self.writer_path {
+            WriterPath::Sequence | WriterPath::Without | WriterPath::Mixed => "rseq",
+            WriterPath::Claim => "claim",
+            WriterPath::Lockless => "lockless",
         };
         let mut options = vec![
             "--on=torture:*".to_owned(),
@@ -220,7 +222,7 @@ impl Plan {
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
             "{:?} {:?} {:?} {}×{} contexts {} ",
-            self.mode, self.way, self.end, self.sub_count, self.sub_bytes, self.contexts
+            self.mode, self.writer_path, self.end, self.sub_count, self.sub_bytes, self.contexts
         );
         for (word, value) in self.orders.iter().filter(|(_, value)| *value != 0) {
             if !matches!(word, Word::Seed | Word::DurationMs | Word::Budget | Word::EndNs) {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use trackway_tests::{Summary, World};
+use trackway_tests::{Fixture, Summary};
 
 use crate::LONG_MS;
 use crate::check::{self, Totals};
-use crate::plan::{End, Mode, Plan, Way};
+use crate::plan::{End, Mode, Plan, WriterPath};
 use crate::shared::{self, Group, Lane, Shared};
 use crate::trace::{self, Complaints, Stream};
 use crate::window;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MARK: &str = "trackway/complete";
 /// A round.
 pub(crate) struct Round<'torture> {
-    pub(crate) world: &'torture World,
+    pub(crate) fixture: &'torture Fixture,
     pub(crate) program: &'torture Path,
     pub(crate) plan: &'torture Plan,
     pub(crate) shared: &'torture Shared,
@@ -76,12 +76,17 @@ impl Round<'_> {
     /// Runs the program under `trackway record`, until both are gone; the recorder's messages.
     fn record(&self) -> Result<String, String> {
         let plan = self.plan;
-        let mut command = self.world.trackway(&["record", "-o"]);
-        let log = self.world.path("messages");
+        let mut command = self.fixture.trackway(&["record", "-o"]);
+        let log = self.fixture.path("messages");
         let messages = File::create(&log).expect("a file for messages");
         let role = if plan.end == End::ProgramKilled { "process" } else { "main" };
         command.arg(&self.folder).args(plan.options()).arg("--");
-        command.args(shared::workload(self.program, self.shared, role, plan.way == Way::Without));
+        command.args(shared::workload(
+            self.program,
+            self.shared,
+            role,
+            plan.writer_path == WriterPath::Without,
+        ));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
         let mut group = Group::start(&mut command, Some(self.shared));
         let kill_at = Instant::now() + Duration::from_micros(plan.kill_after_us);
@@ -159,9 +164,9 @@ impl Round<'_> {
     /// Completes what the dead left. Whether writers took the recorder for alive until then.
     fn recover(&self) -> Result<bool, String> {
         let lease_held = self.plan.end != End::RecorderKilled
-            || !window::exists(self.world)
-            || window::lease_holds(self.world);
-        let output = self.world.trackway(&["recover"]).output().expect("trackway runs");
+            || !window::exists(self.fixture)
+            || window::lease_holds(self.fixture);
+        let output = self.fixture.trackway(&["recover"]).output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             Ok(lease_held)
@@ -175,15 +180,15 @@ impl Round<'_> {
     /// killed process. Returns true if memory stays because a process cannot be proved dead.
     fn expect_nothing_left(&self, wrong: &mut Complaints) -> bool {
         let deadline = Instant::now() + PATIENCE;
-        while window::exists(self.world) {
+        while window::exists(self.fixture) {
             let left = &mut Complaints::default();
-            window::expect_nothing_left(self.world, left);
+            window::expect_nothing_left(self.fixture, left);
             let Some(text) = left.text() else { return false };
             if Instant::now() > deadline {
                 let may_keep = self.plan.kills()
-                    && (self.plan.way != Way::Lockless
-                        || window::has_process_of_unknown_namespace(self.world)
-                        || window::has_unnamed_writer(self.world));
+                    && (self.plan.writer_path != WriterPath::Lockless
+                        || window::has_process_of_unknown_namespace(self.fixture)
+                        || window::has_unnamed_writer(self.fixture));
                 wrong.unless(may_keep, || text);
                 return may_keep;
             }
@@ -222,7 +227,7 @@ impl Round<'_> {
         };
         wrong.unless(mark.damaged == 0, || format!("damaged: {mark:?}"));
         check::once_and_in_order(&streams, wrong);
-        let may_have_holes = plan.way == Way::Lockless && plan.kills();
+        let may_have_holes = plan.writer_path == WriterPath::Lockless && plan.kills();
         if !may_have_holes {
             check::none_missing(&streams, wrong);
         }
@@ -253,7 +258,7 @@ impl Round<'_> {
                 check::all_there(&streams, lanes, wrong);
             }
         }
-        trace::babeltrace_agrees(self.world, &self.folder, &totals, wrong);
+        trace::babeltrace_agrees(self.fixture, &self.folder, &totals, wrong);
         Outcome { totals, overwritten, ..Outcome::default() }
     }
 
@@ -265,7 +270,7 @@ impl Round<'_> {
         overwritten: u64,
         wrong: &mut Complaints,
     ) {
-        if self.plan.way == Way::Lockless && overwritten > 0 {
+        if self.plan.writer_path == WriterPath::Lockless && overwritten > 0 {
             // Its packets are numbered from the oldest that is there.
             streams.iter_mut().for_each(|stream| stream.overwritten = true);
         }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use trackway_tests::{World, build_dir, source_dir};
+use trackway_tests::{Fixture, build_dir, source_dir};
 
 /// Most lanes; `LANES_MAX` of workload.c.
 const LANES_MAX: u64 = 1 << 16;
@@ -84,9 +84,9 @@ pub(crate) struct Lane {
 }
 
 impl Shared {
-    /// A new file in `world` with these orders.
-    pub(crate) fn new(world: &World, orders: &Orders) -> Self {
-        let path = world.path("shared");
+    /// A new file in `fixture` with these orders.
+    pub(crate) fn new(fixture: &Fixture, orders: &Orders) -> Self {
+        let path = fixture.path("shared");
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(true);
         let file = options.open(&path).expect("the shared file is made");
@@ -149,12 +149,12 @@ impl Lane {
     }
 }
 
-/// Compiles the program that is tortured, in `world`.
-pub(crate) fn compile_workload(world: &World) -> PathBuf {
+/// Compiles the program that is tortured, in `fixture`.
+pub(crate) fn compile_workload(fixture: &Fixture) -> PathBuf {
     let source = source_dir().join("tests/torture/workload.c");
     let text = fs::read_to_string(source).expect("the workload's source");
     let warnings = ["-Wall", "-Wextra", "-Werror"];
-    let program = world.compile("trackway-test-workload", &text, true, &warnings);
+    let program = fixture.compile("trackway-test-workload", &text, true, &warnings);
     assert!(build_dir().join("libtrackway.so").exists(), "libtrackway.so is not built");
     program
 }

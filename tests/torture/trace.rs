@@ -9,7 +9,7 @@ use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Member, Packet, Scope, Sink, StreamDecoder, Trace,
     VariantOption, Window,
 };
-use trackway_tests::{World, discarded_by_babeltrace, has};
+use trackway_tests::{Fixture, discarded_by_babeltrace, has};
 
 use crate::check::Totals;
 use crate::shared::Lane;
@@ -86,7 +86,7 @@ pub(crate) fn folder_of(folder: &Path) -> PathBuf {
 /// babeltrace2 reads the trace without an error, finds as many events, as many of them discarded,
 /// and `trackway print` prints the same.
 pub(crate) fn babeltrace_agrees(
-    world: &World,
+    fixture: &Fixture,
     folder: &Path,
     totals: &Totals,
     wrong: &mut Complaints,
@@ -94,7 +94,7 @@ pub(crate) fn babeltrace_agrees(
     if !has("babeltrace2") {
         return;
     }
-    let theirs = world.command("babeltrace2").arg(folder).output().expect("babeltrace2 runs");
+    let theirs = fixture.command("babeltrace2").arg(folder).output().expect("babeltrace2 runs");
     let messages = String::from_utf8_lossy(&theirs.stderr);
     wrong.unless(theirs.status.success(), || format!("babeltrace2: {messages}"));
     let events = theirs.stdout.iter().filter(|&&byte| byte == b'\n').count() as u64;
@@ -103,7 +103,7 @@ pub(crate) fn babeltrace_agrees(
         let messages: String = messages.lines().take(5).collect();
         format!("babeltrace2 has {events} events, {discarded} discarded: {totals:?}\n{messages}")
     });
-    let ours = world.trackway(&[OsStr::new("print"), folder.as_os_str()]).output();
+    let ours = fixture.trackway(&[OsStr::new("print"), folder.as_os_str()]).output();
     let ours = ours.expect("trackway runs");
     wrong.unless(ours.stdout == theirs.stdout, || {
         let lines = ours.stdout.split(|&byte| byte == b'\n');

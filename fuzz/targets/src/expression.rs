@@ -26,11 +26,11 @@ pub fn expression(bytes: &[u8]) -> u64 {
     let layout = layout();
     match compile(text, &layout) {
         Err(error) => {
-            told(&error, text);
+            check_message(&error, text);
             0
         }
         Ok(compiled) => {
-            compiled.filter.warnings.iter().for_each(|warning| told(warning, text));
+            compiled.filter.warnings.iter().for_each(|warning| check_message(warning, text));
             let cells = compiled.filter.cells;
             accepted(&Object { cells, alternatives: vec![compiled.alternative] })
         }
@@ -38,7 +38,7 @@ pub fn expression(bytes: &[u8]) -> u64 {
 }
 
 /// Messages have a place in the text, and can be shown.
-fn told(error: &Error, text: &str) {
+fn check_message(error: &Error, text: &str) {
     assert!(error.span.from <= error.span.to && error.span.to <= text.len(), "{error}");
     assert!(!error.message.is_empty() && error.render(text).contains(&error.message));
 }

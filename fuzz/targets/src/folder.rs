@@ -45,8 +45,8 @@ pub(crate) const MEMORY: Bound = Bound { per_byte: 256, base: 32 << 20 };
 pub fn folder(bytes: &[u8]) -> u64 {
     let folders = folders(bytes);
     let all = Selection::default();
-    let alone = text(inputs(&folders), &all, ALONE);
-    let small = text(inputs(&folders), &all, Settings { jobs: TWO, batch_bytes: 64, ..ALONE });
+    let alone = text(inputs(&folders), &all, ONE_JOB);
+    let small = text(inputs(&folders), &all, Settings { jobs: TWO, batch_bytes: 64, ..ONE_JOB });
     assert!(alone.output == small.output, "lines depend on threads or batches");
     // Where the text was cut, so were they, in other places.
     let is_cut = alone.summary.is_none();
@@ -62,14 +62,14 @@ pub fn folder(bytes: &[u8]) -> u64 {
             1 => written(&folders, &all, &alone, false),
             _ => {
                 let some = some(&counted, number);
-                written(&folders, &some, &text(inputs(&folders), &some, ALONE), false);
+                written(&folders, &some, &text(inputs(&folders), &some, ONE_JOB), false);
             }
         }
     }
     alone.output.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
-const ALONE: Settings =
+const ONE_JOB: Settings =
     Settings { jobs: NonZero::<usize>::MIN, batch_bytes: 128 << 10, progress: None };
 const TWO: NonZero<usize> = NonZero::new(2).expect("not zero");
 
@@ -81,7 +81,7 @@ fn counted(folders: &Folders<'_>) -> Statistics {
             .expect("memory takes all");
         (all, messages.iter().filter(|&&byte| byte == b'\n').count())
     };
-    let (alone, two) = (by(ALONE.jobs), by(TWO));
+    let (alone, two) = (by(ONE_JOB.jobs), by(TWO));
     assert_eq!(alone, two, "counts depend on threads");
     alone.0
 }
@@ -133,7 +133,7 @@ fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is
             assert_eq!(done.is_whole, messages.is_empty(), "damage is told");
             assert!(is_whole || !done.is_whole || !selection.range.eq(&Range::default()));
             let written = open(&[place.join("to")], &mut io::sink()).expect("traces");
-            let again = text(written.inputs, &Selection::default(), ALONE);
+            let again = text(written.inputs, &Selection::default(), ONE_JOB);
             if done.is_whole && is_whole {
                 assert!(again.output == expected.output, "what was written is what was read");
             }
@@ -183,7 +183,7 @@ fn text<B: Bytes + Sync>(
     let mut text = Text::default();
     let Text { output, messages, .. } = &mut text;
     let format = Pretty::new(PrettyOptions::default(), utc);
-    let (mut output, mut messages) = (Taken(output), Taken(messages));
+    let (mut output, mut messages) = (BoundedText(output), BoundedText(messages));
     let summary = print(
         inputs,
         selection,
@@ -206,9 +206,9 @@ struct Text {
 }
 
 /// Takes text until there is too much of it.
-struct Taken<'text>(&'text mut Vec<u8>);
+struct BoundedText<'text>(&'text mut Vec<u8>);
 
-impl Write for Taken<'_> {
+impl Write for BoundedText<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let most = TEXT_BYTES_MAX - self.0.len();
         if most == 0 {

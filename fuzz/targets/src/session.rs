@@ -90,7 +90,7 @@ pub fn control(bytes: &[u8]) -> u64 {
         sent_again(request);
         // A session answers no request after its end.
         if !session.has_ended {
-            session.ask(request.clone());
+            session.send(request.clone());
         }
     }
     whole.len() as u64
@@ -136,7 +136,7 @@ impl Session {
         session
     }
 
-    fn ask(&mut self, request: Request) {
+    fn send(&mut self, request: Request) {
         const CLIENT: u64 = 7;
         self.machine.ask(CLIENT, request);
         assert_eq!(self.carry_out(), [CLIENT], "one answer for each request");

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use trackway_abi::{ABI_VERSION, record, region, session, window};
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
 /// Exports of libtrackway.so, without the functions of the C library that it wraps.
 const EXPORTED: [&str; 11] = [
@@ -86,14 +86,14 @@ fn preload_helpers_export_wrappers_and_nothing_else() {
     if !has("nm") {
         return skipped("nm is not installed");
     }
-    let world = World::new("abi-helpers");
+    let fixture = Fixture::new("abi-helpers");
     let sources = fs::read_dir(source_dir().join("preload")).expect("a folder").flatten();
     let mut count = 0;
     for source in sources
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|of| of == "c"))
     {
-        let library = world.path("helper.so");
+        let library = fixture.path("helper.so");
         let mut cc = Command::new("cc");
         cc.args(["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-I"]);
         cc.arg(source_dir().join("include")).arg(&source).arg("-o").arg(&library);
@@ -183,7 +183,7 @@ const LAYOUT: [(&str, usize); 69] = [
 /// `crates/agent/src/abi.rs` asserts the same of its structures.
 #[test]
 fn the_structures_of_the_headers_lie_where_they_lay() {
-    let world = World::new("abi-layout");
+    let fixture = Fixture::new("abi-layout");
     let mut text = "#include <trackway/trackway.h>\n#include <trackway/dynamic.h>\n".to_owned();
     for (expression, value) in LAYOUT {
         let check = format!("({expression}) == {value}u, \"{expression} is not {value}\"");
@@ -191,9 +191,9 @@ fn the_structures_of_the_headers_lie_where_they_lay() {
         writeln!(text, "_Static_assert({check});\n#endif").unwrap();
     }
     text.push_str("int main(void) { return 0; }\n");
-    world.compile("layout", &text, false, &["-std=c11", "-Wall", "-Wextra"]);
+    fixture.compile("layout", &text, false, &["-std=c11", "-Wall", "-Wextra"]);
     if has("c++") {
-        world.compile_with("c++", "layout.cc", &text, false, &["-std=c++11", "-Wall", "-Wextra"]);
+        fixture.compile_with("c++", "layout.cc", &text, false, &["-std=c++11", "-Wall", "-Wextra"]);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use trackway_tests::{World, source_dir};
+use trackway_tests::{Fixture, source_dir};
 
 const DYNAMIC_H: &str = "include/trackway/dynamic.h";
 const TRACKWAY_H: &str = "include/trackway/trackway.h";
@@ -50,8 +50,8 @@ const FLAGS: [&str; 1] = ["-Wl,-z,now"];
 
 #[test]
 fn what_is_said_about_stacks_holds() {
-    let world = World::new("stack");
-    let program = world.compile_file("instrument/abi/stack.c", true, &FLAGS);
+    let fixture = Fixture::new("stack");
+    let program = fixture.compile_file("instrument/abi/stack.c", true, &FLAGS);
     let linking = ("linking", LINKING.0, LINKING.1, LINKING.2);
     for (name, _, document, words) in RECORDED.into_iter().chain([linking]) {
         let text = fs::read_to_string(source_dir().join(document)).expect("a document");
@@ -60,8 +60,9 @@ fn what_is_said_about_stacks_holds() {
     }
     // While a filter is linked, which it is for the first event behind each change.
     for filter in ["$ctx.vtid > 0", "$ctx.procname != \"x\" && $ctx.vpid > 0 && sample(1/1)"] {
-        let trace = world.path("trace");
-        let mut recorder = world.trackway(&["record", "--on", "stack:*", "--filter", filter, "-o"]);
+        let trace = fixture.path("trace");
+        let mut recorder =
+            fixture.trackway(&["record", "--on", "stack:*", "--filter", filter, "-o"]);
         recorder.arg(&trace).arg("--").arg(&program);
         for (call, bytes) in measured(&mut recorder) {
             let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");
@@ -73,8 +74,8 @@ fn what_is_said_about_stacks_holds() {
     }
     // By sequences, and by claims.
     for tunables in ["glibc.pthread.rseq=1", "glibc.pthread.rseq=0"] {
-        let trace = world.path("trace");
-        let mut recorder = world.trackway(&["record", "--on", "stack:*", "-o"]);
+        let trace = fixture.path("trace");
+        let mut recorder = fixture.trackway(&["record", "--on", "stack:*", "-o"]);
         recorder.arg(&trace).arg("--").arg(&program).env("GLIBC_TUNABLES", tunables);
         for (call, bytes) in measured(&mut recorder) {
             let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");
@@ -86,9 +87,9 @@ fn what_is_said_about_stacks_holds() {
 
 #[test]
 fn what_nobody_records_takes_no_room_for_records() {
-    let world = World::new("stack-off");
-    let program = world.compile_file("instrument/abi/stack.c", true, &FLAGS);
-    for (call, bytes) in measured(&mut world.command(&program)) {
+    let fixture = Fixture::new("stack-off");
+    let program = fixture.compile_file("instrument/abi/stack.c", true, &FLAGS);
+    for (call, bytes) in measured(&mut fixture.command(&program)) {
         if !call.starts_with("describe") && !["snapshot", "setuid"].contains(&&*call) {
             assert!(bytes <= OFF_BYTES, "{call}: {bytes} bytes, not {OFF_BYTES}");
         }

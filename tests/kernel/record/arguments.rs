@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use trackway_tests::{World, has_kernel_events, text};
+use trackway_tests::{Fixture, has_kernel_events, text};
 
 use super::{lines, program};
 use crate::support::record;
@@ -10,12 +10,12 @@ use crate::support::record;
 /// Records `arguments.c`; returns its output and, in order, each event of `calls` with its fields.
 /// Returns `None`, after printing the reason, where kernel events cannot be recorded.
 fn run(name: &str, what: &str, calls: &str) -> Option<(String, Vec<(String, String)>)> {
-    let world = World::new(name);
-    program(&world)?;
-    let program = world.compile_file("kernel/arguments.c", false, &[]);
-    let file = world.path("file").display().to_string();
+    let fixture = Fixture::new(name);
+    program(&fixture)?;
+    let program = fixture.compile_file("kernel/arguments.c", false, &[]);
+    let file = fixture.path("file").display().to_string();
     let command = [program.to_str().expect("a path"), what, &file];
-    let output = record(&world, &["--kernel", calls], &command);
+    let output = record(&fixture, &["--kernel", calls], &command);
     assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
     assert!(text(&output.stderr).contains(" 0 lost, 0 overwritten"), "{}", text(&output.stderr));
     let event = |line: &String| {
@@ -23,7 +23,7 @@ fn run(name: &str, what: &str, calls: &str) -> Option<(String, Vec<(String, Stri
         let name = rest.split(": { cpu_id").next()?.rsplit(' ').next()?;
         Some((name.to_owned(), fields.strip_suffix(" }")?.to_owned()))
     };
-    let events = lines(&world).iter().map(|line| event(line).expect("an event")).collect();
+    let events = lines(&fixture).iter().map(|line| event(line).expect("an event")).collect();
     Some((text(&output.stdout), events))
 }
 
@@ -243,15 +243,15 @@ fn what_was_missing_of_a_call_is_not_taken_for_the_next_ones() {
 /// and in the trace.
 #[test]
 fn fields_that_are_left_out_are_said() {
-    let world = World::new("kernel-left-out");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-left-out");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let said = |calls: &str| {
-        let output = record(&world, &["--kernel", calls], &["true"]);
+        let output = record(&fixture, &["--kernel", calls], &["true"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let metadata =
-            fs::read_to_string(world.path("trace/kernel/metadata")).expect("it is there");
+            fs::read_to_string(fixture.path("trace/kernel/metadata")).expect("it is there");
         (text(&output.stderr), metadata)
     };
     let (talk, metadata) = said("syscalls:waitid");

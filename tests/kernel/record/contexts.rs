@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use trackway_tests::{World, skipped, text};
+use trackway_tests::{Fixture, skipped, text};
 
 use super::{lines, program};
 use crate::support::record;
@@ -45,22 +45,22 @@ const IN_ORDER: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,
 /// kernel's events to say the same, of entry and exit, and of events that are no calls.
 #[test]
 fn contexts_are_what_the_thread_itself_finds() {
-    let world = World::new("kernel-contexts");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-contexts");
+    if program(&fixture).is_none() {
         return;
     }
-    let program = world.compile_file("kernel/contexts.c", false, &["-pthread"]);
+    let program = fixture.compile_file("kernel/contexts.c", false, &["-pthread"]);
     let group = Group::new();
     let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
     let options = ["--kernel", "syscalls:getpgid,sched_process_exit", "--context", ALL];
     let command = [program.to_str().expect("a path"), &folder];
-    let output = record(&world, &options, &command);
+    let output = record(&fixture, &options, &command);
     if output.status.code() == Some(81) {
         return skipped("nobody may make namespaces here");
     }
     assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
     let mut expected = text(&output.stdout).trim().to_owned();
-    let lines = lines(&world);
+    let lines = lines(&fixture);
     let of = |event: &str| {
         let is_it = |line: &&String| line.contains(event) && line.contains("fifteen letters");
         lines.iter().find(is_it).unwrap_or_else(|| panic!("no {event}: {lines:#?}"))
@@ -75,7 +75,7 @@ fn contexts_are_what_the_thread_itself_finds() {
         let line = of(event);
         assert!(line.contains(&expected), "{line}\n{expected}");
     }
-    let trace = world.trackway(&["print", "--filter", "$ctx.nice == 7", "--count", "trace"]);
+    let trace = fixture.trackway(&["print", "--filter", "$ctx.nice == 7", "--count", "trace"]);
     let count = { trace }.output().expect("it runs");
     assert!(text(&count.stdout).trim().parse::<u64>().is_ok_and(|count| count >= 3), "{count:?}");
 }
@@ -85,11 +85,11 @@ fn contexts_are_what_the_thread_itself_finds() {
 /// the same of each.
 #[test]
 fn filters_ask_for_each_context_that_is_recorded() {
-    let world = World::new("kernel-contexts-asked");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-contexts-asked");
+    if program(&fixture).is_none() {
         return;
     }
-    let program = world.compile_file("kernel/contexts.c", false, &["-pthread"]);
+    let program = fixture.compile_file("kernel/contexts.c", false, &["-pthread"]);
     let group = Group::new();
     let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
     let names: Vec<&str> = IN_ORDER.split(',').collect();
@@ -103,7 +103,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
                 $ctx.preemptible == 1 && $ctx.migratable == 1 && $ctx.vtid != $ctx.vpid";
     let events = ["--kernel", "syscalls:sys_enter_lseek,sched_process_exit", "--context", ALL];
     let options = [&events[..], &["--filter", &calls, "--filter", ends]].concat();
-    let output = record(&world, &options, &[program.to_str().expect("a path"), &folder]);
+    let output = record(&fixture, &options, &[program.to_str().expect("a path"), &folder]);
     if output.status.code() == Some(81) {
         return skipped("nobody may make namespaces here");
     }
@@ -113,7 +113,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
         let value = line.split(&format!(" {name} = ")).nth(1)?;
         value.split([',', ' ']).next().map(str::to_owned)
     };
-    let lines = lines(&world);
+    let lines = lines(&fixture);
     let calls: Vec<&String> = lines.iter().filter(|line| line.contains("_lseek: ")).collect();
     let mut calls = calls.into_iter();
     for (number, name) in names.iter().enumerate() {
@@ -144,8 +144,8 @@ fn filters_ask_for_each_context_that_is_recorded() {
 /// usual where only the kernel's are named.
 #[test]
 fn each_side_has_the_contexts_that_it_knows() {
-    let world = World::new("kernel-contexts-both");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-contexts-both");
+    let Some(program) = program(&fixture) else { return };
     let program = program.to_str().expect("a path");
     for (list, of_programs, of_the_kernel) in [
         (None, "{ vtid = ", "{ tid = "),
@@ -156,9 +156,9 @@ fn each_side_has_the_contexts_that_it_knows() {
     ] {
         let mut options = vec!["--kernel", "syscalls:sys_enter_getpgid"];
         options.extend(list.iter().flat_map(|list| ["--context", list]));
-        let output = record(&world, &options, &[program, "1"]);
+        let output = record(&fixture, &options, &[program, "1"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let lines = lines(&world);
+        let lines = lines(&fixture);
         let call = lines.iter().find(|line| line.contains("syscall_entry_getpgid")).expect("one");
         let event = lines.iter().find(|line| line.contains("calls:before")).expect("one");
         // The thread's number, whatever it is.
@@ -172,17 +172,17 @@ fn each_side_has_the_contexts_that_it_knows() {
 /// RUN what cannot be. EXPECT to be told what there is.
 #[test]
 fn contexts_that_nobody_has_are_refused() {
-    let world = World::new("kernel-contexts-refused");
+    let fixture = Fixture::new("kernel-contexts-refused");
     let refused = |options: &[&str]| {
-        let output = record(&world, options, &["touch", "ran"]);
-        assert!(!output.status.success() && !world.path("ran").exists());
+        let output = record(&fixture, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !fixture.path("ran").exists());
         text(&output.stderr)
     };
     let talk = refused(&["--context", "ppid"]);
     assert!(talk.contains("'ppid' is a context of the kernel's events alone"), "{talk}");
     let talk = refused(&["--kernel", "sched_switch", "--context", "vtid,colour"]);
     assert!(talk.contains("no context 'colour'") && talk.contains("cgroup_ns"), "{talk}");
-    let output = world.trackway(&["session", "create", "one", "--context", "prio"]).output();
+    let output = fixture.trackway(&["session", "create", "one", "--context", "prio"]).output();
     let output = output.expect("it runs");
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("of the kernel's events alone"), "{output:?}");

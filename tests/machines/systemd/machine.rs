@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 
 use trackway_tests::steps::wait_for;
-use trackway_tests::{World, build_dir, has, is_root, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, is_root, skipped, source_dir};
 
 /// Programs that it is made of, or with.
 const NEEDED: [&str; 7] = ["bash", "cc", "dbus-daemon", "make", "nsenter", "setpriv", "unshare"];
@@ -69,7 +69,7 @@ fn hindrance() -> Option<String> {
 
 /// Packages and files that all machines share.
 struct Installed {
-    world: World,
+    fixture: Fixture,
 }
 
 impl Installed {
@@ -79,18 +79,18 @@ impl Installed {
         if let Some(installed) = last.upgrade() {
             return installed;
         }
-        let world = World::new("systemd-installed");
+        let fixture = Fixture::new("systemd-installed");
         let mut make = Command::new("make");
         // What was built is installed as it is.
         make.args(["--no-print-directory", "-o", "build", "install"]).current_dir(source_dir());
-        make.arg(format!("DESTDIR={}", world.path("").display()));
+        make.arg(format!("DESTDIR={}", fixture.path("").display()));
         make.arg(format!("BUILD={}", build_dir().display()));
         let output = make.output().expect("make runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let program = world.compile("myapp", MYAPP, true, &["-Wl,-rpath,/usr/local/lib"]);
-        let there = world.path("usr/local/bin/myapp");
+        let program = fixture.compile("myapp", MYAPP, true, &["-Wl,-rpath,/usr/local/lib"]);
+        let there = fixture.path("usr/local/bin/myapp");
         fs::copy(program, there).expect("the program is installed");
-        let installed = Arc::new(Self { world });
+        let installed = Arc::new(Self { fixture });
         *last = Arc::downgrade(&installed);
         installed
     }
@@ -103,7 +103,7 @@ pub(crate) struct Machine {
     pid: u32,
     messages: PathBuf,
     _installed: Arc<Installed>,
-    _world: World,
+    _fixture: Fixture,
 }
 
 impl Machine {
@@ -114,16 +114,16 @@ impl Machine {
             return None;
         }
         let installed = Installed::get();
-        let world = World::new(&format!("systemd-{name}"));
-        let root = world.path("root");
+        let fixture = Fixture::new(&format!("systemd-{name}"));
+        let root = fixture.path("root");
         fs::create_dir(&root).expect("a folder");
-        let messages = world.path("messages");
-        let group = world.path("").file_name().expect("a name").to_owned();
+        let messages = fixture.path("messages");
+        let group = fixture.path("").file_name().expect("a name").to_owned();
         let mut keeper = Command::new("unshare");
         keeper
             .args(["--mount", "--cgroup", "bash"])
             .arg(source_dir().join("tests/machines/systemd/machine.sh"));
-        keeper.arg(&root).arg(installed.world.path("usr/local")).arg(group);
+        keeper.arg(&root).arg(installed.fixture.path("usr/local")).arg(group);
         // A group of its own: who kills ours leaves it alone, and it ends by itself.
         keeper.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         keeper.stderr(fs::File::create(&messages).expect("a file"));
@@ -134,7 +134,7 @@ impl Machine {
         let pid = line.trim().parse();
         let talk = || fs::read_to_string(&messages).unwrap_or_default();
         let pid = pid.unwrap_or_else(|_| panic!("no machine: {}", talk()));
-        let machine = Self { keeper, pid, messages, _installed: installed, _world: world };
+        let machine = Self { keeper, pid, messages, _installed: installed, _fixture: fixture };
         wait_for("systemd", || machine.run("systemctl is-active default.target").status.success());
         Some(machine)
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use trackway_tests::{World, has, has_kernel_events, text};
+use trackway_tests::{Fixture, has, has_kernel_events, text};
 
 /// Addend of the program's numbers.
 const BASE: u64 = 1_000_000_000;
@@ -22,31 +22,31 @@ const TESTS: u64 = (i32::MAX as u64 - BASE) / NUMBERS - 1;
 /// Lock by which the tests run one at a time: each records all processes.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A world, and in it the program of `kernel/calls.c`.
-pub(crate) struct Ground {
-    pub(crate) world: World,
+/// A fixture, and in it the program of `kernel/calls.c`.
+pub(crate) struct KernelTest {
+    pub(crate) fixture: Fixture,
     pub(crate) program: PathBuf,
     /// First of the test's numbers, without the addend.
     first: u64,
     _turn: MutexGuard<'static, ()>,
 }
 
-impl Ground {
+impl KernelTest {
     /// `None` (said so) where the kernel's events cannot be recorded.
     pub(crate) fn new(name: &str) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let world = World::new(name);
-        if !has_kernel_events(&world) {
+        let fixture = Fixture::new(name);
+        if !has_kernel_events(&fixture) {
             return None;
         }
-        let program = world.compile_file("kernel/calls.c", true, &[]);
+        let program = fixture.compile_file("kernel/calls.c", true, &[]);
         let number = u64::from(std::process::id()) * 37 + NEXT.fetch_add(1, Ordering::Relaxed);
-        Some(Self { world, program, first: (1 + number % TESTS) * NUMBERS, _turn: turn })
+        Some(Self { fixture, program, first: (1 + number % TESTS) * NUMBERS, _turn: turn })
     }
 
     pub(crate) fn command(&self, line: &str) -> Command {
-        self.world.trackway(&line.split_whitespace().collect::<Vec<_>>())
+        self.fixture.trackway(&line.split_whitespace().collect::<Vec<_>>())
     }
 
     /// Runs `trackway LINE`, which must succeed; returns its output and its messages.
@@ -71,7 +71,7 @@ impl Ground {
 
     /// Calls with these numbers, one after the other, by a program that then ends.
     pub(crate) fn calls(&self, numbers: Range<u64>) {
-        let mut program = self.world.command(&self.program);
+        let mut program = self.fixture.command(&self.program);
         program.args([
             (numbers.end - numbers.start).to_string(),
             (self.first + numbers.start).to_string(),
@@ -88,7 +88,7 @@ impl Ground {
 
     /// A shell that runs this, with the program as `$0`, and its first number as `$1`.
     pub(crate) fn shell(&self, script: &str) -> Shell {
-        let mut shell = self.world.command("sh");
+        let mut shell = self.fixture.command("sh");
         shell.args(["-c", script]).arg(&self.program).arg(self.first.to_string());
         shell.stdin(Stdio::piped());
         Shell(shell.spawn().expect("a shell"))
@@ -96,10 +96,10 @@ impl Ground {
 
     /// The lines of a trace; as babeltrace2 has them, too, where there is one.
     pub(crate) fn lines(&self, trace: &str) -> Vec<String> {
-        let path = self.world.path(trace);
-        let printed = self.world.print(&path);
+        let path = self.fixture.path(trace);
+        let printed = self.fixture.print(&path);
         if has("babeltrace2") {
-            let theirs = self.world.babeltrace(&path).expect("it is there");
+            let theirs = self.fixture.babeltrace(&path).expect("it is there");
             assert!(theirs.stdout == printed.as_bytes(), "babeltrace2 prints something else");
         }
         printed.lines().map(str::to_owned).collect()

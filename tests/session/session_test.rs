@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::Value;
-use trackway_tests::World;
+use trackway_tests::Fixture;
 use trackway_tests::steps::{Running, Steps};
 
 /// Numbers of each stream, in the order in which they are in a trace.
@@ -19,9 +19,9 @@ pub(crate) type Numbers = BTreeMap<u32, Vec<u64>>;
 /// Stream of programs that are run to their end, so that it is not that of one that goes on.
 pub(crate) const ONE: u32 = 10_000;
 
-/// A world, and in it the program of `emitter.c`.
-pub(crate) struct Place {
-    pub(crate) world: World,
+/// A fixture, and in it the program of `emitter.c`.
+pub(crate) struct SessionTest {
+    pub(crate) fixture: Fixture,
     pub(crate) emitter: PathBuf,
     _compiled: Arc<Compiled>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Place {
 /// The program, compiled once for all tests that run at a time.
 struct Compiled {
     path: PathBuf,
-    _world: World,
+    _fixture: Fixture,
 }
 
 impl Compiled {
@@ -39,23 +39,23 @@ impl Compiled {
         if let Some(compiled) = last.upgrade() {
             return compiled;
         }
-        let world = World::new("session-emitter");
-        let path = world.compile_file("session/emitter.c", true, &[]);
-        let compiled = Arc::new(Self { path, _world: world });
+        let fixture = Fixture::new("session-emitter");
+        let path = fixture.compile_file("session/emitter.c", true, &[]);
+        let compiled = Arc::new(Self { path, _fixture: fixture });
         *last = Arc::downgrade(&compiled);
         compiled
     }
 }
 
-impl Place {
+impl SessionTest {
     pub(crate) fn new(name: &str) -> Self {
         let compiled = Compiled::get();
-        Self { world: World::new(name), emitter: compiled.path.clone(), _compiled: compiled }
+        Self { fixture: Fixture::new(name), emitter: compiled.path.clone(), _compiled: compiled }
     }
 
     /// `trackway LINE`, ready to be run.
     pub(crate) fn command(&self, line: &str) -> Command {
-        self.world.trackway(&line.split_whitespace().collect::<Vec<_>>())
+        self.fixture.trackway(&line.split_whitespace().collect::<Vec<_>>())
     }
 
     /// Runs `trackway LINE` and returns its output.
@@ -65,14 +65,14 @@ impl Place {
 
     /// Runs `trackway LINE`, which must succeed; returns its output and its messages.
     pub(crate) fn ok(&self, line: &str) -> (String, String) {
-        let (is_success, text, talk) = told(&self.run(line));
+        let (is_success, text, talk) = result_of(&self.run(line));
         assert!(is_success, "trackway {line}: {talk}");
         (text, talk)
     }
 
     /// Runs `trackway LINE`, which must fail; returns its messages.
     pub(crate) fn refused(&self, line: &str) -> String {
-        let (is_success, text, talk) = told(&self.run(line));
+        let (is_success, text, talk) = result_of(&self.run(line));
         assert!(!is_success && text.is_empty(), "trackway {line}: {text}{talk}");
         talk
     }
@@ -97,7 +97,7 @@ impl Place {
 
     /// The program, ready to be started so that it counts in `steps`.
     pub(crate) fn program(&self, steps: &Steps, mode: &str, argument: u64) -> Command {
-        let mut command = self.world.command(&self.emitter);
+        let mut command = self.fixture.command(&self.emitter);
         command.arg(mode).arg(argument.to_string()).env("STEPS", steps.path());
         command
     }
@@ -125,7 +125,7 @@ impl Place {
     /// Events of a trace by name, with how many there are.
     pub(crate) fn names(&self, trace: &str) -> BTreeMap<String, usize> {
         let mut names = BTreeMap::new();
-        for line in self.world.print(&self.world.path(trace)).lines() {
+        for line in self.fixture.print(&self.fixture.path(trace)).lines() {
             let (before, _) = line.split_once(": {").expect("an event");
             let name = before.rsplit(' ').next().expect("a name");
             *names.entry(name.to_owned()).or_default() += 1;
@@ -135,9 +135,9 @@ impl Place {
 
     /// Numbers in a trace, as `trackway print` and babeltrace2 both read it.
     pub(crate) fn numbers(&self, trace: &str) -> Numbers {
-        let trace = self.world.path(trace);
-        let numbers = numbers_of(&self.world.print(&trace));
-        if let Some(output) = self.world.babeltrace(&trace) {
+        let trace = self.fixture.path(trace);
+        let numbers = numbers_of(&self.fixture.print(&trace));
+        if let Some(output) = self.fixture.babeltrace(&trace) {
             let theirs = numbers_of(&String::from_utf8_lossy(&output.stdout));
             assert!(theirs == numbers, "babeltrace2 reads another trace");
         }
@@ -146,12 +146,12 @@ impl Place {
 
     /// Returns true if a trace is marked as complete.
     pub(crate) fn is_complete(&self, trace: &str) -> bool {
-        self.world.path(trace).join("ust/uid").exists() && self.mark(trace).is_some()
+        self.fixture.path(trace).join("ust/uid").exists() && self.mark(trace).is_some()
     }
 
     /// The mark of a complete trace.
     pub(crate) fn mark(&self, trace: &str) -> Option<PathBuf> {
-        find(&self.world.path(trace), "complete")
+        find(&self.fixture.path(trace), "complete")
     }
 }
 
@@ -163,9 +163,9 @@ pub(crate) struct Counting {
 
 impl Counting {
     /// Some threads that count, ready.
-    pub(crate) fn threads(place: &Place, count: u64) -> Self {
-        let steps = new_steps(place);
-        let running = Running::start(&mut place.program(&steps, "threads", count));
+    pub(crate) fn threads(test: &SessionTest, count: u64) -> Self {
+        let steps = new_steps(test);
+        let running = Running::start(&mut test.program(&steps, "threads", count));
         steps.wait_ready(1);
         Self { steps, running }
     }
@@ -188,9 +188,9 @@ pub(crate) struct Bursts {
 
 impl Bursts {
     /// With its first burst behind it.
-    pub(crate) fn of(place: &Place, count: u64) -> Self {
-        let steps = new_steps(place);
-        let mut program = place.program(&steps, "bursts", count);
+    pub(crate) fn of(test: &SessionTest, count: u64) -> Self {
+        let steps = new_steps(test);
+        let mut program = test.program(&steps, "bursts", count);
         Self::begin(steps, &mut program)
     }
 
@@ -216,10 +216,10 @@ impl Bursts {
 }
 
 /// Counters that no other program counts in.
-fn new_steps(place: &Place) -> Steps {
+fn new_steps(test: &SessionTest) -> Steps {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    Steps::new(&place.world, &format!("counters-{number}"))
+    Steps::new(&test.fixture, &format!("counters-{number}"))
 }
 
 /// Writes a word of the head of a file of counters.
@@ -230,7 +230,7 @@ fn write_word(steps: &Steps, at: u64, word: u32) {
 }
 
 /// Returns the result of a command: whether it succeeded, its output, and its messages.
-pub(crate) fn told(output: &Output) -> (bool, String, String) {
+pub(crate) fn result_of(output: &Output) -> (bool, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
@@ -247,8 +247,8 @@ pub(crate) fn numbers_of(text: &str) -> Numbers {
         for (context, own) in [("vpid", "pid"), ("vtid", "tid")] {
             assert!(field(context).is_none_or(|id| Some(id) == field(own)), "{line}");
         }
-        let who = field("who").and_then(|who| u32::try_from(who).ok()).expect("a stream");
-        numbers.entry(who).or_default().push(field("number").expect("a number"));
+        let stream = field("who").and_then(|stream| u32::try_from(stream).ok()).expect("a stream");
+        numbers.entry(stream).or_default().push(field("number").expect("a number"));
     }
     numbers
 }
@@ -258,26 +258,26 @@ pub(crate) fn assert_all_there(numbers: &Numbers, steps: &Steps) {
     let counts = steps.counts();
     assert_eq!(counts.started, counts.returned);
     assert!(counts.emitted() > 0, "nothing was emitted");
-    for (who, &count) in &counts.started {
-        assert_there(numbers, *who, 0..count);
+    for (stream, &count) in &counts.started {
+        assert_there(numbers, *stream, 0..count);
     }
     let there: usize = numbers.values().map(Vec::len).sum();
     assert_eq!(there as u64, counts.emitted(), "more is there than was emitted");
 }
 
 /// Asserts that these numbers of a stream are there, once and in order.
-pub(crate) fn assert_there(numbers: &Numbers, who: u32, range: Range<u64>) {
+pub(crate) fn assert_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
     let mut expected = range.clone();
-    for &number in numbers.get(&who).into_iter().flatten().filter(|it| range.contains(it)) {
-        assert_eq!(Some(number), expected.next(), "stream {who}, {range:?}");
+    for &number in numbers.get(&stream).into_iter().flatten().filter(|it| range.contains(it)) {
+        assert_eq!(Some(number), expected.next(), "stream {stream}, {range:?}");
     }
-    assert_eq!(expected.next(), None, "stream {who}, {range:?}");
+    assert_eq!(expected.next(), None, "stream {stream}, {range:?}");
 }
 
 /// Asserts that none of these numbers of a stream is there.
-pub(crate) fn assert_none_there(numbers: &Numbers, who: u32, range: Range<u64>) {
-    let found = numbers.get(&who).into_iter().flatten().find(|it| range.contains(it));
-    assert_eq!(found, None, "stream {who}, {range:?}");
+pub(crate) fn assert_none_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
+    let found = numbers.get(&stream).into_iter().flatten().find(|it| range.contains(it));
+    assert_eq!(found, None, "stream {stream}, {range:?}");
 }
 
 /// The first file of this name below a folder.
