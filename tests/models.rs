@@ -65,7 +65,7 @@ fn ours_by_claim_is_as_expected() {
 
 /// A model that went wrong, or that lost its bug, ends the script with an error.
 #[test]
-fn what_is_not_as_expected_is_said() {
+fn unexpected_outcomes_are_reported() {
     let fixture = Fixture::new("models-wrong");
     for folder in ["models", "scripts"] {
         fs::create_dir(fixture.path(folder)).unwrap();

@@ -33,7 +33,7 @@ fn quick(fixture: &Fixture, folder: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn what_is_misspelt_is_refused_before_anything_is_measured() {
+fn misspelt_names_are_refused_before_measuring() {
     let fixture = Fixture::new("bench-misspelt");
     for (arguments, expected) in [
         (&["tracepiont"][..], "a similar value exists: 'tracepoint'"),
@@ -205,7 +205,7 @@ fn an_interrupted_run_keeps_what_was_measured_and_leaves_nothing() {
 }
 
 #[test]
-fn what_disturbs_is_told_with_what_quiets_it() {
+fn disturbances_are_reported_with_remedies() {
     let fixture = Fixture::new("bench-doctor");
     let output = bench(&fixture, &["doctor", "--json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -80,7 +80,7 @@ fn instructions(rows: &[Value]) {
 /// RUN threads at full speed with buffers of each size. EXPECT every event to be in the trace or
 /// counted as lost, more events a second emitted than arrive, and no verdict after one round.
 #[test]
-fn what_arrives_in_files_is_told_by_the_memory_of_buffers() {
+fn arrival_in_files_is_listed_by_buffer_memory() {
     let fixture = Fixture::new("bench-drain");
     let Some(report) = bench::report(&fixture, "drain", "trackway") else { return };
     let rows = bench::rows_of(&report, "drain");

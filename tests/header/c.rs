@@ -105,7 +105,7 @@ fn payloads_are_what_the_contract_says() {
 }
 
 #[test]
-fn what_does_not_fit_is_cut() {
+fn long_values_are_cut() {
     let fixture = Fixture::new("header-limits");
     for compiler in installed(&["gcc", "clang"]) {
         let mut flags = vec!["-std=c11", "-O1"];

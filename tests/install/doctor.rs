@@ -227,7 +227,7 @@ fn windows_that_cannot_be_used_are_told_from_those_that_are_replaced() {
 }
 
 #[test]
-fn what_a_killed_recorder_left_is_named_until_it_is_recovered() {
+fn remains_of_a_killed_recorder_are_listed_until_recovery() {
     let fixture = Fixture::new("doctor-killed");
     let killed = fixture.record(&[], &["sh", "-c", "kill -9 $PPID"]);
     assert_eq!(killed.output.status.code(), None, "{:?}", killed.output);

@@ -491,7 +491,7 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
 }
 
 #[test]
-fn what_is_installed_works_and_can_be_uninstalled() {
+fn an_installation_works_and_can_be_uninstalled() {
     if !has("cargo") {
         return skipped("cargo is not installed");
     }

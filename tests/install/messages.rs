@@ -27,7 +27,7 @@ fn write_trace(folder: &Path) {
 }
 
 #[test]
-fn what_is_no_trace_is_said_with_what_a_trace_is() {
+fn a_path_that_is_no_trace_gets_an_explanation() {
     let fixture = Fixture::new("messages-no-trace");
     write_trace(&fixture.path("trace"));
     fs::create_dir(fixture.path("empty")).expect("a folder");

@@ -103,7 +103,7 @@ fn signal_handlers_that_post_or_jump_out_of_a_lock_are_recorded() {
 
 /// However long it takes the function behind to come back.
 #[test]
-fn what_is_given_away_is_recorded_before_somebody_has_it() {
+fn releases_are_recorded_before_the_next_acquisition() {
     let fixture = Fixture::new("preload-handover");
     let source = source_dir().join("tests/preload/handover.c");
     let library = fixture.path("slow.so");

@@ -424,7 +424,7 @@ fn spans_go_on_in_forked_children_and_in_allocators() {
 }
 
 #[test]
-fn what_is_seldom_done_with_spans_is_recorded() {
+fn rare_uses_of_spans_are_recorded() {
     let fixture = Fixture::new("rust-corners");
     let Some(program) = example("corners", RELEASE) else { return };
     let events = record(&fixture, &[&program]);

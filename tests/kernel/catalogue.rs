@@ -164,7 +164,7 @@ fn patterns_that_match_nothing_are_told_with_a_guess() {
 
 /// RUN list as a user without rights. EXPECT it said, with what to do, and status 2.
 #[test]
-fn who_may_not_see_the_kernels_events_is_told_so() {
+fn users_without_access_to_kernel_events_get_a_message() {
     let fixture = Fixture::new("kernel-rights");
     let program = fixture.path("trackway");
     copy_program(&build_dir().join("trackway"), &program);

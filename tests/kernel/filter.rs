@@ -202,7 +202,7 @@ const SECOND_FILTER: (&str, &str) = ("execve", "contains(filename, \"prog\") && 
 /// RUN a program that calls the system in one way, with filters on its calls, and without. EXPECT
 /// of each filter what it lets pass of the trace without, in that order.
 #[test]
-fn what_the_kernel_lets_pass_is_what_the_trace_says() {
+fn kernel_filters_pass_the_events_that_print_selects() {
     const COUNT: &str = "1000";
     let fixture = Fixture::new("kernel-filter");
     let Some(program) = program(&fixture) else { return };
@@ -389,7 +389,7 @@ fn filters_go_with_the_command_alone_and_with_everything() {
 /// RUN far more calls than there is room for, none of which a filter lets pass. EXPECT nothing to
 /// be recorded, and nothing to be lost.
 #[test]
-fn what_is_not_wanted_is_not_lost() {
+fn filtered_events_are_not_counted_as_lost() {
     let fixture = Fixture::new("kernel-filter-lost");
     let Some(program) = program(&fixture) else { return };
     let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "128K", "--filter"];
@@ -404,7 +404,7 @@ fn what_is_not_wanted_is_not_lost() {
 /// RUN filters that search long texts, while the timer interrupts them, and its events are asked by
 /// a filter with the same constants. EXPECT each text to be found, and events from within.
 #[test]
-fn who_interrupts_a_filter_has_a_frame_of_his_own() {
+fn interrupts_of_a_filter_have_their_own_frame() {
     const COUNT: usize = 20_000;
     let fixture = Fixture::new("kernel-filter-nested");
     let Some(program) = program(&fixture) else { return };
@@ -629,7 +629,7 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
 /// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and
 /// why, before the command runs.
 #[test]
-fn what_makes_no_sense_is_said_before_the_command_runs() {
+fn invalid_filters_are_refused_before_the_command_runs() {
     let fixture = Fixture::new("kernel-filter-refused");
     if program(&fixture).is_none() {
         return;

@@ -244,7 +244,7 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
 /// INTERRUPT a recorder that is still preparing. EXPECT it to end by the signal, to say what is
 /// left behind, no command and no trace, and what it had in the kernel to go by itself.
 #[test]
-fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
+fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
     /// It may be through before it is interrupted.
     const TRIES: usize = 20;
     /// More than it has for a moment, to find out what it may do; far fewer than it will have.
@@ -292,7 +292,7 @@ fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
 /// KILL a recorder of many tracepoints, and RECORD at once. EXPECT the next recording to be
 /// whole, though the kernel is still at it, and the first one's trace to be completed.
 #[test]
-fn who_records_while_the_kernel_lets_go_of_another_misses_nothing() {
+fn a_recorder_misses_nothing_while_the_kernel_releases_another() {
     /// Some are read from their arguments, and have no tracepoint to let go of.
     const MANY: &str = "b*,k*";
     let fixture = Fixture::new("kernel-leaving");

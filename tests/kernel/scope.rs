@@ -187,7 +187,7 @@ fn happened_in(line: &str) -> Option<i64> {
 /// number. EXPECT a call by a number of 32 bits to be no other call; and of
 /// structures nothing that is behind their end.
 #[test]
-fn what_is_about_a_command_is_recorded_wherever_it_happens() {
+fn events_about_a_command_are_recorded_wherever_they_happen() {
     const TURNS: &str = "300";
     let fixture = Fixture::new("kernel-about");
     if !has_kernel_events(&fixture) {
@@ -294,7 +294,7 @@ fn a_cgroup_is_what_is_in_it_and_below() {
 
 /// RUN a program that was in a control group before, and is woken from outside. EXPECT both sides.
 #[test]
-fn what_is_about_a_cgroup_is_recorded_wherever_it_happens() {
+fn events_about_a_cgroup_are_recorded_wherever_they_happen() {
     const TURNS: &str = "300";
     let fixture = Fixture::new("kernel-cgroup-about");
     if !has_kernel_events(&fixture) {
@@ -371,7 +371,7 @@ fn a_list_of_cpus_leaves_the_others_out() {
 
 /// RUN what cannot be. EXPECT to be told why, before the command runs.
 #[test]
-fn what_cannot_be_selected_is_said() {
+fn impossible_scopes_are_refused() {
     let fixture = Fixture::new("kernel-selected");
     let refused = |options: &[&str]| {
         let output = record(&fixture, options, &["touch", "ran"]);

@@ -219,7 +219,7 @@ fn both_ways_show_what_values_stand_for() {
 /// RUN what tracefs cannot select. EXPECT a refusal that says what can be, and nothing run; and
 /// with CPUs, those alone.
 #[test]
-fn what_tracefs_cannot_select_is_refused() {
+fn selections_beyond_tracefs_are_refused() {
     let fixture = Fixture::new("tracefs-selected");
     if !has_kernel_events(&fixture) {
         return;
@@ -321,7 +321,7 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
 /// RUN a command, and kill it from outside. EXPECT the signal by BPF, as it says one of the
 /// command's, and not by tracefs; and by both the one that the command sends to its parent.
 #[test]
-fn what_others_do_to_a_command_is_there_by_bpf_alone() {
+fn only_bpf_records_what_others_do_to_a_command() {
     let fixture = Fixture::new("tracefs-others");
     if !has_kernel_events(&fixture) {
         return;
@@ -397,7 +397,7 @@ fn another_clock_is_refused_by_tracefs_too() {
 /// RUN it with what BPF alone can do. EXPECT a refusal that names it, says why and what there is,
 /// and nothing run.
 #[test]
-fn what_tracefs_cannot_do_is_refused() {
+fn options_beyond_tracefs_are_refused() {
     let fixture = Fixture::new("tracefs-refused");
     if !has_kernel_events(&fixture) {
         return;
@@ -554,7 +554,7 @@ fn a_flight_recorder_keeps_the_newest_by_tracefs_too() {
 /// RUN a recording with hardly any buffer. EXPECT every call in the trace or counted as lost, there
 /// and in what is said.
 #[test]
-fn what_finds_no_room_is_counted() {
+fn events_without_room_are_counted() {
     let fixture = Fixture::new("tracefs-lost");
     if !has_kernel_events(&fixture) {
         return;
@@ -581,7 +581,7 @@ fn what_finds_no_room_is_counted() {
 
 /// RUN a program that calls exec(2) in a thread that is not its first. EXPECT what comes behind.
 #[test]
-fn who_calls_exec_in_a_thread_is_recorded_behind_it() {
+fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     const EXEC: &str = "#include <pthread.h>\n#include <unistd.h>\n\
         static void *go(void *program) {\n\
         execl(program, \"calls\", \"7\", (char *)0); return program; }\n\
@@ -656,7 +656,7 @@ fn nothing_stays_in_tracefs() {
 /// RUN a recording by who may use tracefs and not BPF. EXPECT it to go by tracefs, to say why, and
 /// doctor to say so before; and to be refused where BPF is insisted on.
 #[test]
-fn who_is_refused_bpf_records_by_tracefs() {
+fn recorders_without_bpf_use_tracefs() {
     let fixture = Fixture::new("tracefs-fallback");
     if !has_kernel_events(&fixture) || !is_mounted() {
         return;

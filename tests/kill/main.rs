@@ -65,7 +65,7 @@ mod every_instruction {
         let mut fate = Fate::Absent;
         let walked = players.walk(|players, point, is_new| {
             fate = point.fate;
-            more.worlds += players.all_continuations(point, is_new)?;
+            more.forks += players.all_continuations(point, is_new)?;
             if recover && is_new {
                 players.recovered(point)?;
                 more.recovered += 1;

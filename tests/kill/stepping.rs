@@ -69,8 +69,8 @@ pub(crate) struct Steps {
     pub(crate) states: usize,
     /// Points at which a region was claimed.
     pub(crate) claimed: usize,
-    /// Worlds that were read.
-    pub(crate) worlds: usize,
+    /// Number of forks that were read.
+    pub(crate) forks: usize,
     /// Number of these that a real `trackway recover` checked.
     pub(crate) recovered: usize,
 }
@@ -83,7 +83,7 @@ impl std::ops::AddAssign<&Self> for Steps {
         self.commits += other.commits;
         self.states += other.states;
         self.claimed += other.claimed;
-        self.worlds += other.worlds;
+        self.forks += other.worlds;
         self.recovered += other.recovered;
     }
 }
@@ -314,7 +314,7 @@ impl<'stage> Players<'stage> {
             self.check_step(last.as_ref(), &point, &mut steps)?;
             steps.live += usize::from(point.live.is_some());
             steps.states += usize::from(is_new);
-            steps.worlds += usize::from(is_new);
+            steps.forks += usize::from(is_new);
             let owner = region.control.owner.load(Ordering::Relaxed);
             if owner != 0 {
                 steps.claimed += 1;

@@ -32,7 +32,7 @@ fn traced(fixture: &Fixture, folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_barectf_writes_reads_as_babeltrace2_reads_it() {
+fn traces_of_barectf_read_as_babeltrace2_reads_them() {
     let Some(python) = python() else { return };
     if !has_babeltrace() {
         return;

@@ -40,7 +40,7 @@ pub(crate) fn generate(fixture: &Fixture, first: u64, count: u64) -> Vec<PathBuf
 }
 
 #[test]
-fn what_babeltrace2_writes_reads_as_it_reads_it() {
+fn traces_of_babeltrace2_read_as_it_reads_them() {
     if !has_babeltrace() || !has_bindings() {
         return;
     }

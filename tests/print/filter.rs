@@ -121,7 +121,7 @@ fn filters_take_the_events_that_they_are_true_of() {
 /// RUN filters that make no sense. EXPECT nothing but what is wrong, where, and what was perhaps
 /// meant; a hint where it may be meant.
 #[test]
-fn what_is_wrong_with_a_filter_is_said() {
+fn faults_of_a_filter_are_reported() {
     let fixture = Fixture::new("print-filter-wrong");
     let program = fixture.compile("sales", PROGRAM, true, &[]);
     let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;

@@ -104,7 +104,7 @@ fn an_ended_trace_is_shown_and_what_is_no_folder_refused() {
 /// RUN a follower with filters on what no event of the trace is or has so far. EXPECT that to be
 /// said, and the others shown; what was perhaps meant otherwise is refused.
 #[test]
-fn what_may_come_is_no_reason_to_refuse_a_filter() {
+fn filters_on_events_to_come_are_accepted() {
     let fixture = Fixture::new("follow-filters");
     let program = fixture.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
     let recording = fixture.record(&["--on", "myapp:tick"], &[program.to_str().unwrap()]);
@@ -488,7 +488,7 @@ fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
 
 /// However many packets wait to be written.
 #[test]
-fn what_is_kept_of_a_file_does_not_grow_with_its_packets() {
+fn memory_for_a_file_does_not_grow_with_its_packets() {
     const PACKETS: usize = 1 << 20;
     /// Less than the place of each of them would take.
     const MEMORY_BYTES: usize = 32 * PACKETS;

@@ -75,7 +75,7 @@ fn emitted(text: &str) -> usize {
 }
 
 #[test]
-fn what_lttng_records_reads_as_babeltrace2_reads_it() {
+fn traces_of_lttng_read_as_babeltrace2_reads_them() {
     if let Some(missing) = PROGRAMS.iter().find(|program| !has(program)) {
         return skipped(format!("{missing} is not installed"));
     }

@@ -48,7 +48,7 @@ fn every_event_arrives_and_reads_as_babeltrace_reads_it() {
 }
 
 #[test]
-fn what_cxx_compilers_make_records_the_same() {
+fn programs_of_all_cxx_compilers_record_the_same() {
     for compiler in ["g++", "clang++"] {
         if !trackway_tests::has(compiler) {
             trackway_tests::skipped(format!("{compiler} is not installed"));
@@ -548,7 +548,7 @@ int main(void) {
 "#;
 
 #[test]
-fn what_comes_after_a_trace_was_moved_goes_where_it_is() {
+fn events_after_a_trace_was_moved_follow_it() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return trackway_tests::skipped("there is one CPU");
     }

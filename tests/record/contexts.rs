@@ -240,7 +240,7 @@ fn sessions_keep_contexts_of_programs() {
 
 /// RUN lists of contexts that make no sense. EXPECT what is wrong, before anything begins.
 #[test]
-fn what_is_no_context_is_refused() {
+fn unknown_contexts_are_refused() {
     let fixture = Fixture::new("contexts-refused");
     for (list, says) in [
         ("$app.myapp", "'$app.myapp' is no context of a program"),

@@ -253,7 +253,7 @@ fn a_truncated_window_is_replaced() {
 type Spoil = fn(&Path);
 
 #[test]
-fn what_cannot_be_a_window_is_refused_and_said() {
+fn files_that_cannot_be_windows_are_refused_with_a_message() {
     let spoils: [(&str, Spoil); 3] = [
         ("Is a directory", |path| fs::create_dir(path).expect("a folder")),
         ("symbolic links", |path| {

@@ -371,7 +371,7 @@ fn a_program_that_stood_still_with_its_recorder_loses_nothing() {
 }
 
 #[test]
-fn what_was_emitted_before_a_kill_is_in_the_trace() {
+fn events_before_a_kill_are_in_the_trace() {
     let life = Life::new("flight", "lives/threads.c");
     let command = life.command(&["flight", "0"]);
     let trace = life.fixture.path("trace");

@@ -140,7 +140,7 @@ fn up_to(count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn who_drops_root_is_recorded_by_root_before_and_by_the_new_user_after() {
+fn a_process_that_drops_root_changes_its_recording() {
     for linked in [true, false] {
         let Some(users) = Users::new("drop", linked) else { return };
         let (ours, theirs) = users.record(&[], &["drop", "500"]);
@@ -179,7 +179,7 @@ fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
 }
 
 #[test]
-fn who_can_come_back_is_recorded_by_root_throughout() {
+fn a_process_that_can_regain_root_stays_in_roots_recording() {
     let Some(users) = Users::new("temporary", true) else { return };
     let (ours, theirs) = users.record(&[], &["temporary", "100"]);
     assert_eq!(ours.stream(0), up_to(501));
@@ -231,7 +231,7 @@ fn threads_in_full_flight_are_recorded_without_a_gap_but_the_change() {
 }
 
 #[test]
-fn who_comes_back_all_the_same_finds_its_window_again() {
+fn a_process_that_regains_root_finds_its_window_again() {
     let Some(users) = Users::new("back", true) else { return };
     let (ours, theirs) = users.record(&[], &["back", "50"]);
     assert_eq!(ours.stream(0), up_to(255));
@@ -335,7 +335,7 @@ fn events_described_at_run_time_go_along() {
 }
 
 #[test]
-fn what_is_described_in_no_window_comes_on_with_the_next() {
+fn events_registered_in_no_window_turn_on_with_the_next() {
     let Some(users) = Users::new("nowhere", true) else { return };
     let (ours, theirs) = users.record(&[], &["nowhere", "50"]);
     assert_eq!((ours.stream(0), ours.stream(4)), (&up_to(50)[..], &up_to(100)[..]));
@@ -514,7 +514,7 @@ int main(int argc, char **argv)
 "#;
 
 #[test]
-fn who_may_have_no_more_data_leaves_root_all_the_same() {
+fn a_process_at_its_data_limit_can_leave_root() {
     if !is_root() {
         return skipped("only root can become another user");
     }
@@ -565,7 +565,7 @@ int main(void)
 "#;
 
 #[test]
-fn who_may_lock_no_more_memory_leaves_root_all_the_same() {
+fn a_process_at_its_lock_limit_can_leave_root() {
     if !is_root() {
         return skipped("only root can become another user");
     }

@@ -151,7 +151,7 @@ fn the_recorder_keeps_nothing_of_its_caller_open() {
 /// RUN status where the recorder has as many open files as it may. EXPECT to be told so at once, as
 /// what may take long is, and to be answered as soon as there are some again.
 #[test]
-fn who_cannot_be_let_in_for_want_of_descriptors_is_told_so() {
+fn clients_beyond_the_descriptor_limit_get_a_message() {
     if !trackway_tests::has("prlimit") {
         return skipped("there is no prlimit(1)");
     }
@@ -231,7 +231,7 @@ fn root_asks_another_user_s_sessions() {
 /// RUN trackway record under sudo(8); list, status and destroy under it. EXPECT that they find what
 /// it records, which is the user's who called.
 #[test]
-fn what_sudo_records_is_found_under_sudo() {
+fn recordings_under_sudo_are_found_under_sudo() {
     if !is_root() {
         return skipped("not root: sudo");
     }

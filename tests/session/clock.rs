@@ -109,7 +109,7 @@ fn a_recorder_that_stands_still_is_said_to() {
 /// RUN a recorder that is stopped for longer than programs take it to be alive. EXPECT that this is
 /// said when it goes on, and with the numbers at the end, which do not count what is missing.
 #[test]
-fn what_nobody_counted_while_the_recorder_stood_still_is_said() {
+fn uncounted_events_of_a_suspended_recorder_are_reported() {
     let test = SessionTest::new("session-standstill");
     test.ok("session create web --on life:* -o trace");
     let recorder = test.recorder_of("web").cast_signed();

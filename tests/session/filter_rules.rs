@@ -76,7 +76,7 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
 /// RUN record with filters on unknown events, and on events that only a program of another name
 /// has. EXPECT that it records.
 #[test]
-fn what_may_be_meant_later_is_taken_as_it_is() {
+fn filters_on_unknown_events_are_accepted() {
     let test = SessionTest::new("session-filter-later");
     let emitter = test.emitter.to_str().expect("a path");
     let filters = ["db: status == \"FAILED\"", "web:*: status >= 400", "other: any(sizes > 3)"];
@@ -217,7 +217,7 @@ fn program(more: &str) -> String {
 /// RUN record with filters on a program that has never run, linked in several ways, and built anew
 /// with another field. EXPECT that its file says what there is.
 #[test]
-fn what_a_program_has_is_known_before_it_runs() {
+fn events_of_a_program_are_known_before_it_runs() {
     let test = SessionTest::new("session-filter-file-says");
     for (number, flags) in
         [&["-pie", "-fPIE"][..], &["-no-pie"], &["-fPIC", "-Wl,-z,norelro"]].iter().enumerate()

@@ -40,7 +40,7 @@ fn a_program_is_filtered_from_its_first_event_on() {
 
 /// RUN the same by record. EXPECT the same; events that no filter is about are all there.
 #[test]
-fn what_no_filter_is_about_is_recorded() {
+fn events_without_a_filter_are_recorded() {
     let test = SessionTest::new("session-filters-about");
     let emitter = test.emitter.to_str().expect("a path");
     for (filter, count) in [
@@ -126,7 +126,7 @@ fn no_event_passes_by_half_a_filter_while_threads_emit() {
 /// RUN filters that remember, through a change of contexts and of another filter. EXPECT that they
 /// go on, and that one that is changed begins anew.
 #[test]
-fn what_filters_remember_stays_as_long_as_they_do() {
+fn filter_state_lives_as_long_as_its_filter() {
     let test = SessionTest::new("session-filters-state");
     let filter = "life: count() % 10 == 0";
     ok(&test, &["session", "create", "web", "--on", "life", "-o", "trace", "--filter", filter]);

@@ -233,7 +233,7 @@ fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
 /// and that neither command nor session begins.
 // Longer than 70 lines: a table.
 #[test]
-fn what_cannot_be_a_filter_is_refused_before_anything_begins() {
+fn invalid_objects_are_refused_before_anything_begins() {
     if !has("clang") {
         return skipped("clang is not installed");
     }

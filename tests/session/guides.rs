@@ -117,7 +117,7 @@ fn the_guide_of_sessions_does_what_it_says() {
 
 /// Every command of the right column of the table for LTTng users works.
 #[test]
-fn what_is_typed_instead_of_lttng_works() {
+fn commands_that_replace_lttng_work() {
     let guide = Guide::new("sessions.md");
     let (_, table) = guide.text.split_once("## Commands for LTTng users").expect("a table");
     let mut follower = None;

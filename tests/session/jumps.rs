@@ -50,7 +50,7 @@ impl Jumping {
 /// and then where a filter is linked; with handlers that emit and interrupt each other, too. Then
 /// none jumps. EXPECT all that the last filter lets pass.
 #[test]
-fn who_is_jumped_out_of_while_a_filter_is_linked_keeps_nothing_from_others() {
+fn a_jump_out_of_filter_linking_blocks_no_other_thread() {
     for mode in ["until", "nested"] {
         let test = SessionTest::new(&format!("session-jumps-{mode}"));
         let event_on = |filter: &str| {
@@ -79,7 +79,7 @@ fn who_is_jumped_out_of_while_a_filter_is_linked_keeps_nothing_from_others() {
 /// RUN the same with neither filters nor restartable sequences, by claim only. EXPECT all events
 /// that the program emits after the last jump.
 #[test]
-fn who_is_jumped_out_of_while_it_holds_a_claim_gives_it_back() {
+fn a_jump_out_of_an_event_releases_its_claim() {
     let fixture = Fixture::new("session-jumps-claims");
     let program = program(&fixture);
     let program = program.to_str().expect("a path");

@@ -226,7 +226,7 @@ fn a_create_that_is_refused_leaves_the_dead_session_as_it_was() {
 /// that the next session of the name recovers first, and every number whose event came back is
 /// there, once.
 #[test]
-fn what_was_recorded_before_a_kill_is_recovered() {
+fn events_before_a_kill_are_recovered() {
     let test = SessionTest::new("session-killed");
     let mut random = Random::new(7);
     for round in 0..12 {
@@ -278,7 +278,7 @@ fn a_flight_recorder_is_recovered_by_the_next_session() {
 /// RUN a session that begins anew in the same folder after each kill, as a service manager has it.
 /// EXPECT that no trace of an earlier one goes.
 #[test]
-fn who_begins_anew_again_and_again_keeps_what_there_was() {
+fn repeated_restarts_keep_earlier_traces() {
     let test = SessionTest::new("session-restarts");
     for events in [5, 6, 7] {
         test.ok("session create web --on life:* -o trace");

@@ -76,7 +76,7 @@ fn a_session_that_is_not_started_records_nothing() {
 
 /// RUN clear. EXPECT nothing of before in the trace, all of afterwards, and counts that agree.
 #[test]
-fn what_is_cleared_is_forgotten() {
+fn cleared_events_are_discarded() {
     let test = SessionTest::new("session-clear");
     test.ok("session create web --on life:* -o trace");
     let counting = Counting::threads(&test, 1);
@@ -92,7 +92,7 @@ fn what_is_cleared_is_forgotten() {
 /// RUN a clearing that cannot be done to its end, because a folder is not there. EXPECT that this
 /// is said, and that what comes afterwards is in the trace.
 #[test]
-fn what_comes_after_a_clearing_that_failed_is_recorded() {
+fn events_after_a_failed_clear_are_recorded() {
     let test = SessionTest::new("session-clear-fails");
     test.ok("session create web --on life:* -o trace");
     test.emit("steps", 20);
@@ -150,7 +150,7 @@ fn a_session_that_was_saved_can_be_loaded() {
 /// RUN load of files that people wrote, with mistakes and with sizes in bytes. EXPECT what is
 /// wrong, where, and what would be right; what is right is taken.
 #[test]
-fn what_is_wrong_in_a_file_is_said_where_it_is() {
+fn faults_in_a_file_are_reported_with_their_position() {
     let test = SessionTest::new("session-file");
     let write = |text: &str| fs::write(test.fixture.path("web.toml"), text).expect("a file");
     for (text, place_of, why) in [
@@ -221,7 +221,7 @@ fn all_that_is_destroyed_is_said() {
 /// RUN create --quiet, load --quiet, in the foreground, too. EXPECT that nothing is said but
 /// errors.
 #[test]
-fn what_is_to_be_quiet_says_nothing_but_errors() {
+fn quiet_commands_print_only_errors() {
     let test = SessionTest::new("session-quiet");
     let silent = (String::new(), String::new());
     assert_eq!(test.ok("session create web -q --on nothing:* -o web"), silent);
@@ -323,7 +323,7 @@ fn two_sessions_record_what_each_was_told() {
 /// RUN create with names and options that cannot be. EXPECT why, what can be, exit status 1, and
 /// nothing left.
 #[test]
-fn what_cannot_be_is_refused_and_says_why() {
+fn impossible_requests_are_refused_with_a_reason() {
     let test = SessionTest::new("session-refused");
     let long = "x".repeat(65);
     for name in ["a/b", "..", ".hidden", "häuschen", "a:b", &long] {
@@ -379,7 +379,7 @@ fn what_cannot_be_is_refused_and_says_why() {
 /// the first time because of a process that is not there, then of a program that cannot run. EXPECT
 /// that the traces are where they were, one of which is still to be recovered.
 #[test]
-fn who_is_refused_late_has_moved_no_earlier_trace() {
+fn a_late_refusal_moves_no_earlier_trace() {
     let test = SessionTest::new("session-refused-late");
     test.ok("record -o trace.old -- true");
     test.ok("session create web -o trace");

@@ -98,7 +98,7 @@ fn a_session_s_trace_is_found_by_its_name() {
 /// RUN kill -9 of the recorder while it is followed; recover; and, after the window is removed,
 /// recover DIR. EXPECT that nothing in the trace says that it is still being written.
 #[test]
-fn what_said_that_somebody_follows_goes_with_recovery() {
+fn the_mark_of_a_followed_trace_goes_with_recovery() {
     let test = SessionTest::new("session-live-killed");
     for (trace, line) in [("first", "recover"), ("second", "recover second")] {
         test.ok(&format!("session create web --on life:* -o {trace}"));
@@ -152,7 +152,7 @@ fn a_session_is_followed_to_its_end() {
 /// RUN Ctrl-C while following, and a reader that goes away. EXPECT that it ends, and the session
 /// does not.
 #[test]
-fn who_follows_can_stop_at_any_time() {
+fn a_follower_can_stop_at_any_time() {
     let test = SessionTest::new("session-live-end");
     test.ok("session create web --on life:* -o trace");
     let counting = Counting::threads(&test, 2);

@@ -59,7 +59,7 @@ fn assert_exactly(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
 /// RUN list, status and save of what `record` records, by name and without. EXPECT it as a session,
 /// in the foreground, with its channel; what was saved begins a session; nothing once it has ended.
 #[test]
-fn what_record_records_is_a_session() {
+fn a_recording_is_a_session() {
     let test = SessionTest::new("record-status");
     let options = "--on life:* --on !life:no --context vpid,vtid --buffer-size 256K";
     let recorded = Recorded::begin(&test, options);
@@ -221,7 +221,7 @@ fn record_needs_no_socket() {
 /// RUN print --follow of what `record` records. EXPECT events while it records, all of them, and
 /// the end with the command's.
 #[test]
-fn what_record_records_is_followed() {
+fn a_recording_can_be_followed() {
     let test = SessionTest::new("record-follow");
     let mut recorded = Recorded::begin(&test, "");
     let line = format!("print --follow {}", recorded.name);

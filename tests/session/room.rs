@@ -148,7 +148,7 @@ fn a_bounded_trace_does_not_fill_the_disk() {
 /// RUN destroy while the disk is full; recover when there is room. EXPECT that it fails, says what
 /// to do, and that nothing of what was recorded is missing afterwards.
 #[test]
-fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
+fn events_that_did_not_fit_on_the_disk_are_recovered() {
     let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = Inside::new("session-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
@@ -211,7 +211,7 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
 /// there; destroy when it is there again; recover. EXPECT that the trace is not taken for complete
 /// before nothing is missing.
 #[test]
-fn what_a_replaced_channel_could_not_write_is_recovered() {
+fn unwritten_events_of_a_replaced_channel_are_recovered() {
     let test = SessionTest::new("session-left-behind");
     test.ok("session create web --on life:* -o trace");
     let channel = test.fixture.path("trace/ust/uid").read_dir().expect("users").next();
@@ -288,7 +288,7 @@ fn a_trace_that_was_removed_is_said_to_be_gone() {
 /// RUN record onto a disk that is full at its end; recover when there is room. EXPECT that what
 /// helps is said, and then nothing of what was recorded is missing.
 #[test]
-fn what_record_could_not_write_is_said_to_be_recoverable() {
+fn unwritten_events_of_record_are_reported_as_recoverable() {
     let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = Inside::new("record-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");

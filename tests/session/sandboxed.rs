@@ -9,7 +9,7 @@ use crate::session_test::{SessionTest, result_of};
 /// for the thread's name, by a filter, and by a context. EXPECT that it lives, and that the name is
 /// the program's.
 #[test]
-fn who_is_in_a_sandbox_is_not_killed_for_its_name() {
+fn a_sandboxed_program_is_not_killed_for_its_name() {
     for arguments in [&[][..], &["before"]] {
         let test = SessionTest::new("session-sandboxed");
         let program = test.fixture.compile_file("session/sandboxed.c", true, &[]);

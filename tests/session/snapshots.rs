@@ -116,7 +116,7 @@ fn programs_ask_for_snapshots() {
 /// RUN another such program as soon as the first one's snapshot is there. EXPECT a second snapshot,
 /// later, with what both emitted.
 #[test]
-fn who_asks_for_a_snapshot_too_soon_gets_it_later() {
+fn snapshots_requested_too_soon_are_written_later() {
     let test = SessionTest::new("session-program-snapshots");
     test.ok("session create flight --flight-recorder -o flight");
     for snapshots in 1..=2 {

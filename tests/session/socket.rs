@@ -148,7 +148,7 @@ fn a_hundred_connections_do_not_keep_it_from_recording() {
 /// RUN stop while the recorder is suspended, until the command gives up; then let the recorder go
 /// on. EXPECT that it still records: the stop was abandoned.
 #[test]
-fn what_was_given_up_is_not_done_later() {
+fn abandoned_requests_are_not_carried_out_later() {
     let test = SessionTest::new("session-given-up");
     test.ok("session create web -o trace");
     let recorder = test.recorder_of("web").cast_signed();
@@ -164,7 +164,7 @@ fn what_was_given_up_is_not_done_later() {
 /// EXPECT that all is counted that was recorded before it was asked, though the recorder has not
 /// looked at its buffers since.
 #[test]
-fn what_was_recorded_before_somebody_asks_is_counted() {
+fn events_before_a_status_request_are_counted() {
     let test = SessionTest::new("session-counted");
     test.ok("session create web --on life:* -o trace");
     let mut bursts = Bursts::of(&test, 100);

@@ -231,7 +231,7 @@ fn a_bounded_trace_can_be_printed_while_it_is_written() {
 /// EXPECT all events, in order, without a word; and that who was overtaken is told how much is
 /// missing, and sees what comes.
 #[test]
-fn who_follows_a_bounded_trace_is_told_when_he_is_overtaken() {
+fn an_overtaken_follower_of_a_bounded_trace_gets_a_message() {
     use std::process::Stdio;
     let test = SessionTest::new("session-ring-live");
     let ring = "--buffer-size 64K --sub-buffers 16 --tracefile-size 4K --tracefile-count 8";

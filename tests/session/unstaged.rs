@@ -41,7 +41,7 @@ fn payloads(fixture: &Fixture, trace: &str, options: &[&str]) -> Vec<String> {
 /// them, with filters on each. EXPECT what print, with the same filter, shows of a trace that was
 /// recorded without.
 #[test]
-fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
+fn prefilters_decide_as_filters_on_recorded_events() {
     let (fixture, program) = compile_unstaged("session-unstaged");
     let all = ["kinds", "2000"];
     record(&fixture, &["-o", "all"], &program, all).expect("it succeeds");
@@ -128,7 +128,7 @@ fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
 /// field. EXPECT that the program lives: the string is not copied. (A thread that is preempted in
 /// the prefilter stages the event, so one of ten runs suffices.)
 #[test]
-fn what_a_filter_drops_is_not_copied() {
+fn dropped_events_are_not_copied() {
     let (fixture, program) = compile_unstaged("session-untouched");
     let options = ["-o", "trace", "--filter", "kinds:untouched: number > 1000"];
     let lives = |_| record(&fixture, &options, &program, ["untouched", "100"]).is_some();

@@ -273,7 +273,7 @@ fn only_root_records_others() {
 /// RUN event off and on, channel set and add, stop, start, clear, snapshot; a user who comes after
 /// each. EXPECT that it is so for all, whenever they come.
 #[test]
-fn what_changes_changes_for_all_and_for_those_who_come() {
+fn changes_apply_to_present_and_later_users() {
     let Some(users) = Users::new("users-changes") else { return };
     let test = &users.test;
     test.ok(&format!("session create all --user {ANN},{BOB} -o trace"));
@@ -429,7 +429,7 @@ fn users_ask_for_snapshots_beside_each_other() {
 /// a message that the recorder released the window, no effect on other users, and that the new
 /// window is recorded.
 #[test]
-fn who_truncates_his_window_is_let_go_and_the_others_are_not() {
+fn a_truncated_window_is_released_and_others_are_not() {
     let Some(users) = Users::new("users-truncated") else { return };
     let mut bob = users.bursts(BOB);
     users.emit(EVE);
@@ -461,7 +461,7 @@ fn who_truncates_his_window_is_let_go_and_the_others_are_not() {
 /// open to all, from the beginning and made later. EXPECT that these are passed over, that nothing
 /// behind the link changes, and that the others are recorded.
 #[test]
-fn what_is_no_window_is_passed_over() {
+fn files_that_are_no_windows_are_skipped() {
     let Some(users) = Users::new("users-garbage") else { return };
     users.test.ok("session create first --user root -o first"); // so that the name is known
     users.test.ok("session destroy first");
@@ -520,7 +520,7 @@ fn what_is_no_window_is_passed_over() {
 /// RUN --user all while one user overwrites their window without end, and another keeps theirs
 /// locked. EXPECT that the recorder goes on, answers, and has all events of the third user.
 #[test]
-fn who_writes_over_his_window_or_locks_it_harms_himself_alone() {
+fn an_overwritten_or_locked_window_harms_only_its_user() {
     let Some(users) = Users::new("users-scribble") else { return };
     let mut ann = users.bursts(ANN);
     users.emit(BOB);
@@ -562,7 +562,7 @@ fn who_writes_over_his_window_or_locks_it_harms_himself_alone() {
 /// with a message about the first, who keeps the old configuration without a loss and gets the next
 /// change.
 #[test]
-fn who_has_no_room_for_a_change_goes_on_as_he_was() {
+fn a_user_without_room_for_a_change_goes_on_unchanged() {
     let Some(users) = Users::new("users-no-slot") else { return };
     let test = &users.test;
     test.ok(&format!("session create all --user {ANN},{EVE} --context none -o trace"));
@@ -607,7 +607,7 @@ fn who_has_no_room_for_a_change_goes_on_as_he_was() {
 /// RUN kill -9 of the recorder; recover as one of the users, then as root, twice. EXPECT that the
 /// user changes nothing, that root's completes everybody's, and that then there is nothing to do.
 #[test]
-fn what_a_killed_recorder_left_is_completed_by_root_alone() {
+fn only_root_completes_the_remains_of_a_killed_recorder() {
     let Some(users) = Users::new("users-killed") else { return };
     let test = &users.test;
     test.ok(&format!("session create all --user root,{ANN},{BOB} -o trace"));
@@ -707,7 +707,7 @@ fn root_follows_no_path_from_another_user_s_window() {
 /// RUN a user whose window claims that less was written than was; kill -9; recover as root. EXPECT
 /// that the written data is still there.
 #[test]
-fn nobody_takes_back_what_is_written() {
+fn written_data_cannot_be_taken_back() {
     let Some(users) = Users::new("users-rewind") else { return };
     let test = &users.test;
     test.ok(&format!("session create all --user {EVE} -o trace"));
@@ -756,7 +756,7 @@ fn is_length_of_a_stream(folder: &Path, bytes: u64) -> bool {
 /// RUN a program that root starts, and that becomes another user (docs/design/0004-privileges.md).
 /// EXPECT all of it, before and after, in the two users' parts.
 #[test]
-fn who_gives_root_up_is_recorded_before_and_after() {
+fn a_program_that_gives_up_root_is_recorded_before_and_after() {
     let Some(users) = Users::new("users-drop") else { return };
     let program = users.test.fixture.compile_file("lives/users.c", true, &[]);
     let steps = users.test.steps_from(0);
@@ -808,7 +808,7 @@ fn all_users_are_followed() {
 /// at a logout; the user comes back. EXPECT both programs' events, and only one part for the user
 /// at a time.
 #[test]
-fn who_logs_out_and_comes_back_is_recorded_again() {
+fn a_user_who_logs_out_and_comes_back_is_recorded_again() {
     let Some(users) = Users::new("users-logout") else { return };
     let mut ann = users.bursts(ANN);
     users.test.ok("session create all --user all -o trace");

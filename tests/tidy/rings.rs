@@ -317,7 +317,7 @@ fn circles_are_found_through_what_is_offered_elsewhere() {
 }
 
 #[test]
-fn what_goes_one_way_is_no_circle() {
+fn imports_in_one_direction_are_no_circle() {
     let modules = made(&[
         ("", "mod a; mod b; pub use a::A;"),
         ("a", "use crate::b::{self, B}; use std::fmt; pub struct A; fn f() { b::g(); self::f(); }"),

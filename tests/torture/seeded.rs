@@ -45,7 +45,7 @@ fn a_good_trace_is_good() {
 }
 
 #[test]
-fn what_is_wrong_is_noticed() {
+fn faults_are_found() {
     assert!(noticed(|streams, _| streams[0].records.retain(|record| record.seq != 7)));
     assert!(noticed(|streams, _| streams[1].records.truncate(15)), "missing at the end");
     assert!(noticed(|streams, _| streams[0].records.swap(2, 4)), "out of order");

@@ -49,7 +49,7 @@ fn measured(command: &mut Command) -> Vec<(String, u64)> {
 const FLAGS: [&str; 1] = ["-Wl,-z,now"];
 
 #[test]
-fn what_is_said_about_stacks_holds() {
+fn documented_stack_sizes_hold() {
     let fixture = Fixture::new("stack");
     let program = fixture.compile_file("instrument/abi/stack.c", true, &FLAGS);
     let linking = ("linking", LINKING.0, LINKING.1, LINKING.2);
@@ -86,7 +86,7 @@ fn what_is_said_about_stacks_holds() {
 }
 
 #[test]
-fn what_nobody_records_takes_no_room_for_records() {
+fn disabled_events_take_no_stack_for_records() {
     let fixture = Fixture::new("stack-off");
     let program = fixture.compile_file("instrument/abi/stack.c", true, &FLAGS);
     for (call, bytes) in measured(&mut fixture.command(&program)) {

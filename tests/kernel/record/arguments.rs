@@ -230,7 +230,7 @@ fn a_text_that_was_not_in_memory_is_read_when_the_call_returns() {
 /// RUN a call with a text that is not in memory yet, whose return is not recorded, and another one
 /// with a text that is there. EXPECT the other's return not to have it once more.
 #[test]
-fn what_was_missing_of_a_call_is_not_taken_for_the_next_ones() {
+fn missing_arguments_of_a_call_do_not_mark_the_next_one() {
     let calls = "syscalls:sys_enter_chdir,syscalls:access";
     let Some((_, events)) = run("kernel-again", "again", calls) else { return };
     let missing = ("syscall_entry_chdir".into(), "filename = \"\", incomplete = 0x1".into());

@@ -175,7 +175,7 @@ fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
 
 /// RUN what cannot be. EXPECT to be told what helps, before the command runs.
 #[test]
-fn what_cannot_be_recorded_is_said_with_what_helps() {
+fn refusals_have_hints() {
     let fixture = Fixture::new("kernel-refused");
     let refused = |options: &[&str]| {
         let output = record(&fixture, options, &["touch", "ran"]);
@@ -245,7 +245,7 @@ fn the_commands_of_the_kernel_guide_work() {
 
 /// RUN a program that calls exec(2) in a thread that is not its first. EXPECT what comes behind.
 #[test]
-fn who_calls_exec_in_a_thread_is_recorded_behind_it() {
+fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     const EXEC: &str = "#include <pthread.h>\n#include <unistd.h>\n\
         static void *go(void *unused) {\n\
         execl(\"/bin/cat\", \"cat\", \"/nowhere/behind-exec\", (char *)0); return unused; }\n\
@@ -290,7 +290,7 @@ fn others_see_the_events_too() {
 
 /// RUN a recording that is ended before its command. EXPECT the kernel's part to end with it.
 #[test]
-fn who_ends_a_recording_ends_the_kernels_part() {
+fn the_end_of_a_recording_ends_its_kernel_part() {
     let fixture = Fixture::new("kernel-destroyed");
     let Some(program) = program(&fixture) else { return };
     let script = format!(

@@ -166,7 +166,7 @@ fn nothing_is_recorded_before_somebody_drains() {
 /// RUN it as a user other than root. EXPECT a message that names the users who may record the
 /// kernel, before there is a session.
 #[test]
-fn who_may_not_record_the_kernel_is_told_who_may() {
+fn a_refusal_names_the_users_who_may_record_the_kernel() {
     if !is_root() {
         let fixture = Fixture::new("ksession-may-not");
         let create = fixture.trackway(&["session", "create", "k", "--kernel", "sched"]).output();
@@ -249,7 +249,7 @@ fn record_is_told_what_to_do_with_the_kernels_events() {
 /// buffers cannot be read. EXPECT what the snapshot has read in the trace, and the rest to be
 /// counted.
 #[test]
-fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
+fn a_snapshot_is_written_though_later_events_cannot_be_read() {
     let Some(test) = super::tracefs::tracefs_test("ksession-held") else { return };
     if !has("strace") {
         skipped("strace is not installed");

@@ -73,7 +73,7 @@ fn a_session_records_the_kernel_beside_programs() {
 /// RUN stop, calls, start, calls. EXPECT all of before in the trace once it is stopped, none of
 /// between, all of behind.
 #[test]
-fn what_happens_while_a_session_is_stopped_is_not_recorded() {
+fn calls_while_a_session_is_stopped_are_not_recorded() {
     let Some(test) = KernelTest::new("ksession-stop") else { return };
     test.ok("session create k --kernel syscalls:getpgid --no-start -o trace");
     test.calls(5000..5100);
@@ -299,7 +299,7 @@ fn events_that_cannot_be_switched_on_change_nothing() {
 
 /// RUN a session and follow it. EXPECT kernel events while it goes on.
 #[test]
-fn who_follows_a_session_sees_the_kernels_events() {
+fn a_follower_of_a_session_shows_kernel_events() {
     let Some(test) = KernelTest::new("ksession-follow") else { return };
     test.ok("session create k --kernel syscalls:getpgid -o trace");
     let shown = test.fixture.path("shown");
@@ -643,7 +643,7 @@ fn a_session_of_a_cgroup_has_nothing_of_others() {
 
 /// RUN what cannot be. EXPECT to be told why, as record does, and no session.
 #[test]
-fn what_a_session_cannot_choose_of_the_kernel_is_said() {
+fn impossible_choices_of_a_session_are_refused() {
     let Some(test) = KernelTest::new("ksession-refused") else { return };
     for (option, value, why) in [
         ("--cpu", "8191", "there is no CPU 8191"),

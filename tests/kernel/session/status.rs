@@ -32,7 +32,7 @@ fn number_before(text: &str, word: &str) -> u64 {
 /// RUN sessions of the kernel's events alone, and of programs', too. EXPECT what is said first to
 /// be of all that is recorded, and whose that is.
 #[test]
-fn what_is_said_first_is_of_the_kernels_events_too() {
+fn the_summary_counts_kernel_events_too() {
     let Some(test) = KernelTest::new("ksession-said") else { return };
     test.ok("session create alone --kernel-only --kernel syscalls:getpgid -o alone");
     test.calls(0..1000);

@@ -230,7 +230,7 @@ fn a_sessions_snapshots_go_where_its_folder_is_now() {
 /// RUN recover and merge where another user puts a link meanwhile. EXPECT the trace that was there
 /// to be completed, or nothing; and nothing to be written where the link leads.
 #[test]
-fn what_is_recovered_and_merged_is_not_somebody_elses() {
+fn recover_and_merge_touch_no_foreign_folder() {
     let Some(test) = KernelTest::new("ksession-swapped-left") else { return };
     test.ok("session create k --kernel syscalls:getpgid --kernel-only -o left");
     test.calls(0..1000);
@@ -285,7 +285,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
 
 /// RUN the start of a recording that has too few open files. EXPECT nothing of it to stay.
 #[test]
-fn what_cannot_begin_for_want_of_open_files_leaves_nothing() {
+fn a_recording_without_open_files_leaves_nothing() {
     let Some(test) = KernelTest::new("ksession-descriptors") else { return };
     let mut failed = 0;
     for limit in (40..=130).step_by(6) {

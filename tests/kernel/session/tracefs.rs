@@ -245,7 +245,7 @@ fn filters_by_tracefs_change_while_it_records() {
 /// RUN a session by tracefs and follow it. EXPECT its events while it goes on, and the follower's
 /// end with the session's.
 #[test]
-fn who_follows_a_session_by_tracefs_sees_its_events() {
+fn a_follower_of_a_session_by_tracefs_shows_its_events() {
     let Some(test) = tracefs_test("ksession-tracefs-follow") else { return };
     create(&test, "--kernel syscalls:getpgid -o trace");
     let shown = test.fixture.path("shown");
@@ -358,7 +358,7 @@ fn instance(test: &KernelTest) -> PathBuf {
 /// RUN a session of a control group whose member starts a child straight into another group. EXPECT
 /// that the child is left out, though no look has found it as a member; and that the member is not.
 #[test]
-fn who_is_started_into_another_cgroup_is_left_out() {
+fn programs_started_into_another_cgroup_are_left_out() {
     let Some(test) = tracefs_test("ksession-tracefs-stranger") else { return };
     let Some(group) = Group::new("tracefs-stranger") else { return };
     let program = test.fixture.compile_file("kernel/stranger.c", false, &[]);

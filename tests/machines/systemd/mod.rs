@@ -228,7 +228,7 @@ fn a_session_in_the_background_outlives_the_logout_or_ends_whole() {
 /// RUN systemd-tmpfiles over a trace in /tmp, and over the folder of a user's sockets there, as if
 /// they were old, while they are in use and afterwards. EXPECT that it takes nothing from sessions.
 #[test]
-fn what_sessions_have_in_tmp_is_not_cleaned_away() {
+fn files_of_sessions_in_tmp_are_not_cleaned_away() {
     let Some(machine) = Machine::start("tmp") else { return };
     let alice = "setpriv --reuid=2000 --regid=2000 --clear-groups trackway session";
     let clean = "find /tmp -exec touch --no-dereference -m -d '20 days ago' {} +\n\

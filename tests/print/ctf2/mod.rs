@@ -116,7 +116,7 @@ fn generate(fixture: &Fixture, first: u64, count: u64) -> Option<Vec<PathBuf>> {
 }
 
 #[test]
-fn what_the_specification_has_is_read_whole() {
+fn traces_of_the_specification_are_read_completely() {
     let fixture = Fixture::new("ctf2-whole");
     let Some(traces) = generate(&fixture, 1, 30) else { return };
     let lines = |trace: &PathBuf| {
