@@ -83,7 +83,7 @@ impl std::ops::AddAssign<&Self> for Steps {
         self.commits += other.commits;
         self.states += other.states;
         self.claimed += other.claimed;
-        self.forks += other.worlds;
+        self.forks += other.forks;
         self.recovered += other.recovered;
     }
 }
