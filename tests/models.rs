@@ -1,4 +1,4 @@
-//! The Promela models in `models/`, in their short form (docs/models.md): what must hold holds, and
+//! The Promela models in `models/`, in their short form (docs/models.md): every property holds, and
 //! every seeded bug is caught.
 
 use std::fs;

@@ -106,7 +106,8 @@ impl Scene {
         output
     }
 
-    /// Reads and checks the trace as far as that needs no knowledge of what was killed when.
+    /// Reads and checks the trace, as far as that is possible without the time and kind of each
+    /// kill.
     fn read(&self, lanes: &[Lane], wrong: &mut Complaints) -> Vec<Stream> {
         let streams = trace::read(&trace::folder_of(&self.trace), lanes, BODY_MAX, wrong);
         check::once_and_in_order(&streams, wrong);
@@ -116,7 +117,8 @@ impl Scene {
         streams
     }
 
-    /// Everything was killed and recovered: what every thread committed is there or counted.
+    /// All processes were killed and the trace was recovered: every committed event is present or
+    /// counted.
     fn check(&self, roomy: bool) {
         let lanes = self.shared.lanes();
         let wrong = &mut Complaints::default();
@@ -314,7 +316,7 @@ fn a_trace_that_was_moved_is_recovered_though_another_took_its_place() {
         let output = scene.fixture.trackway(&["recover"]).args(of).output().expect("trackway runs");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    // Who records in passing does not touch what is not where it was.
+    // A command that recovers in passing leaves a trace alone that is not in its old place.
     let mut record = scene.fixture.trackway(&["record", "-o"]);
     let output = record.arg(scene.fixture.path("third")).args(["--", "true"]).output().expect("it");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

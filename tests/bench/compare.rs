@@ -71,7 +71,7 @@ fn runs_are_kept_drawn_and_compared() {
     assert!(said.contains("too few rounds"), "{said}");
     assert!(said.contains("rows and 1 round nothing can be shown; 6 rounds in each"), "{said}");
 
-    // The same with twelve rounds, and with those of our own twice as slow.
+    // The same with twelve rounds, in which our own rows are twice as slow.
     for (name, ours) in [("before.json", 1.0), ("after.json", 2.0)] {
         let mut report = first.clone();
         for row in report["suites"]["startup"]["rows"].as_array_mut().expect("rows") {
@@ -155,7 +155,7 @@ fn payloads_are_accounted_for_and_their_bytes_told() {
         let row = rows.iter().find(|row| row["case"] == case && row["tracer"] == "trackway");
         row.expect("a row")["extra"]["bytes of an event"].as_f64().expect("bytes")
     };
-    // A long header, once in so many records, is no part of what is asked.
+    // A long header, once in so many records, is not part of the comparison.
     let is_about = |bytes: f64, expected: f64| (bytes - expected).abs() < 0.5;
     assert!(is_about(bytes("u32"), 8.0) && is_about(bytes("u32 + vtid"), 12.0));
     let (long, short) = (bytes("sequence of 1024 bytes, u32"), bytes("sequence of 64 bytes, u32"));

@@ -1,12 +1,12 @@
-//! `trackway bench tracepoint`: events in loops, one by one, step by step; what becomes of them.
-//! `trackway bench drain`: what arrives in files.
+//! `trackway bench tracepoint`: events in loops, one by one, step by step, and their fate.
+//! `trackway bench drain`: events that arrive in files.
 
 use serde_json::Value;
 use trackway_tests::bench::{self, number};
 use trackway_tests::{Fixture, skipped};
 
 /// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
-/// events to be in histograms, and instructions to be those of what each loop does.
+/// events to be in histograms, and plausible instruction counts of each loop.
 #[test]
 fn events_are_accounted_for_in_every_mode_one_by_one_and_step_by_step() {
     let fixture = Fixture::new("bench-events");
@@ -36,7 +36,7 @@ fn modes(rows: &[Value]) {
             assert_eq!(overwritten > 0, may_overwrite, "{tracer}, {case}: {row}");
         }
     }
-    // What formats text is beside what formats the same text.
+    // Our formatted event is in the same table as the function that formats the same text.
     let text = bench::row(rows, "printf", "\"%s (%d)\", 1 thread");
     let beside = text["beside"].as_u64().expect("beside") as usize;
     assert_eq!(rows[beside]["tracer"], "trackway-printf", "{text}");
@@ -69,7 +69,7 @@ fn instructions(rows: &[Value]) {
     };
     let [clock, off, light, ours] =
         ["rdtsc", "trackway-off", "lw-ust", "trackway"].map(instructions);
-    // By what they do: the clock alone; a word looked at; clock and copy; a record.
+    // By work: only the clock; a word loaded; clock and copy; a record.
     assert!((2.0..20.0).contains(&clock), "{clock}");
     assert!((2.0..20.0).contains(&off), "{off}");
     assert!(light > 2.0 * clock && light < 1000.0, "{light}");

@@ -1,5 +1,5 @@
 //! Suites of `trackway bench` whose rows are filters, shared data and readers, as a user runs them:
-//! what was measured, what was not and why, and accounts. No figure is asserted.
+//! measured rows, absent rows with their reasons, and accounts. No figure is asserted.
 
 use std::fs;
 
@@ -30,8 +30,8 @@ fn measured<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     rows.iter().filter(is_one).collect()
 }
 
-/// BENCH filters, ours and an interpreter of others. EXPECT every chain of each, told in terms of C
-/// where that can be compiled, and all events of the traced programs accounted for: dropped by a
+/// BENCH filters: ours, and another project's interpreter. EXPECT every chain of each, relative to
+/// C where that can be compiled, and all events of the traced programs accounted for: dropped by a
 /// filter, all but one.
 #[test]
 fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
@@ -77,8 +77,8 @@ fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
     }
 }
 
-/// BENCH what is shared with the kernel. EXPECT memory, and either each way with an interval of
-/// times or why it cannot be had.
+/// BENCH data shared with the kernel. EXPECT the memory, and either each way with an interval of
+/// times or the reason for its absence.
 #[test]
 fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
     let fixture = Fixture::new("bench-sharing");
@@ -96,8 +96,8 @@ fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
     }
 }
 
-/// BENCH our reader. EXPECT all works on all traces that can be made here, told in terms of
-/// babeltrace2's where that is installed.
+/// BENCH our reader. EXPECT all works on all traces that can be made here, relative to babeltrace2
+/// where that is installed.
 #[test]
 fn our_reader_is_measured_beside_the_other_one() {
     let fixture = Fixture::new("bench-reading");

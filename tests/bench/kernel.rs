@@ -1,5 +1,6 @@
-//! `trackway bench syscall`, `scaling`, `workload` and `latency`: what tracing the kernel and whole
-//! programs costs. Whether rows have their accounts and figures; how large those are is for people.
+//! `trackway bench syscall`, `scaling`, `workload` and `latency`: the cost of tracing the kernel
+//! and whole programs. The tests check that rows have their accounts and figures; people judge the
+//! figures.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     bench::of(rows, tracer).into_iter().filter(|row| is_measured(row)).collect()
 }
 
-/// RUN the suite. EXPECT each length of names, calls one by one, and all events of all calls; what
-/// is not installed is absent.
+/// RUN the suite. EXPECT each length of names, calls one by one, and all events of all calls;
+/// tracers that are not installed are absent.
 #[test]
 fn each_call_has_its_two_events() {
     let fixture = Fixture::new("bench-syscall");
@@ -28,7 +29,7 @@ fn each_call_has_its_two_events() {
         let mine = of(&rows, tracer);
         for row in &mine {
             is_accounted_for(row);
-            // A row of recorders at work is beside none.
+            // A row of recorders at work has no baseline row.
             assert!(row["unit"] == "events/s" || row["added"]["median"].is_f64(), "{row}");
         }
         let mut lengths: Vec<u64> =
@@ -55,7 +56,7 @@ fn each_call_has_its_two_events() {
 }
 
 /// RUN the suite. EXPECT as many threads as have CPUs, with all events of all their calls, by each
-/// of ftrace's clocks; and beside them the rows of programs' own events.
+/// of ftrace's clocks; and the rows of user events in the same table.
 #[test]
 fn calls_of_each_thread_have_their_events_by_every_clock() {
     let fixture = Fixture::new("bench-scaling");
@@ -188,7 +189,7 @@ fn a_killed_bench_leaves_no_server() {
     // A process is called as its executable: redis-tools has only one, for all that it does.
     const SERVERS: &[&str] = &["apache2", "redis-server", "redis-check-rdb", "tbench_srv"];
     let fixture = Fixture::new("bench-server");
-    // Which of them there are, and whether there can be a network for them, the suite says.
+    // The suite reports which of them are installed, and whether a network is possible.
     if !is_root() || !has("cc") || !(has("ab") || has("redis-benchmark")) {
         return skipped("there is no server that could be put under load");
     }

@@ -1,4 +1,5 @@
-//! `trackway bench paths`, `cases` and `breakdown`: with what is always there, once.
+//! `trackway bench paths`, `cases` and `breakdown`: one run, with the tracers that are always
+//! available.
 
 use serde_json::Value;
 use trackway_tests::bench::{self, is_accounted_for, number, row};
@@ -46,7 +47,7 @@ fn every_way_is_measured_on_either_path() {
 }
 
 /// RUN the thesis's cases. EXPECT every iteration to be in a histogram, whatever it does; the
-/// events of the active case in the trace, and those that are beside the loop, and no others.
+/// events of the active case in the trace, and those outside the loop, and no others.
 #[test]
 fn every_iteration_of_every_case_is_in_a_histogram() {
     let Some(rows) = rows("cases", "trackway,ftrace-uprobe,bpftrace") else { return };

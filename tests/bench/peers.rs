@@ -1,4 +1,4 @@
-//! `trackway bench` with tracers of others: what they write is looked at, and what they leave.
+//! `trackway bench` with other tracers: checks of their output, and of their remains.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! `trackway bench sessions`: with what is always there, once; and what a killed run leaves.
+//! `trackway bench sessions`: one run, with the tracers that are always available; and the remains
+//! of a killed run.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The C header, also as C++ sees it: what compilers accept and refuse, what is recorded, and what
-//! a call costs while it is off, as far as machine code shows.
+//! The C header, also as C++: accepted and refused uses, recorded events, and the cost of a
+//! disabled call, as far as machine code shows it.
 //!
 //! The sources are in `tests/header/`. A fake agent stands in for `libtrackway.so`.
 
@@ -210,7 +210,7 @@ fn static_programs_run_with_everything_off_and_carry_the_note() {
     }
 }
 
-/// A library that asks for nothing but what the C library has can be loaded anywhere.
+/// A library that needs only the C library can be loaded anywhere.
 #[test]
 fn nothing_needs_the_library() {
     let fixture = Fixture::new("header-undefined");

@@ -1,5 +1,5 @@
-//! The C++ header: containers and scopes, in every standard; what is recorded, what is refused,
-//! and what a call costs while it is off, as far as machine code shows.
+//! The C++ header: containers and scopes, in every standard; recorded events, refused uses, and the
+//! cost of a disabled call, as far as machine code shows it.
 //!
 //! The sources are in `tests/header/`. A fake agent stands in for `libtrackway.so`.
 
@@ -268,7 +268,7 @@ fn containers_and_scopes_that_are_off_cost_what_c_costs() {
     }
 }
 
-/// The example, recorded: scopes nest, and what a view showed is in the trace.
+/// The recorded example: scopes nest, and the trace has the values that a view showed.
 #[test]
 fn the_example_is_recorded_with_typed_fields() {
     let fixture = Fixture::new("cxx-example");

@@ -1,4 +1,5 @@
-//! Helpers of the headers' tests: compilers run as a user runs them, and what they make.
+//! Helpers of the headers' tests: compilers with the flags of users, and the programs that they
+//! make.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -48,7 +49,7 @@ pub(crate) fn compile(compiler: &str, flags: &[&str], sources: &[&str], result: 
     command.output().expect("the compiler runs")
 }
 
-/// Compiles, or fails the test with what the compiler says.
+/// Compiles a program, or fails the test with the compiler's messages.
 pub(crate) fn build(
     fixture: &Fixture,
     compiler: &str,

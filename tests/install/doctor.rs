@@ -59,7 +59,7 @@ impl Report {
         checks.iter().find(|check| check["name"] == name).expect("a check of that name")
     }
 
-    /// Asserts a check's result, and what is in its fact and its hint.
+    /// Asserts a check's result, and parts of its fact and its hint.
     fn assert_check(&self, name: &str, result: &str, fact: &str, hint: &str) {
         let check = self.check(name);
         let has = |key: &str, text: &str| check[key].as_str().unwrap_or_default().contains(text);
@@ -67,7 +67,8 @@ impl Report {
     }
 }
 
-/// `trackway VERB…` in `fixture`, by a shell, behind `wrapper` and after the commands `setup`.
+/// Returns `trackway VERB…` in `fixture`, by a shell, through `wrapper` and after the commands
+/// `setup`.
 fn run_after(fixture: &Fixture, wrapper: &[&str], setup: &str, verb: &[&str]) -> Command {
     let trackway = fixture.trackway(verb);
     let script = format!("{setup}\nexec \"$@\"");
@@ -244,7 +245,7 @@ fn remains_of_a_killed_recorder_are_listed_until_recovery() {
 }
 
 /// RUN doctor with TRACKWAY_RUN_DIR, which every fixture sets: missing, present, in a read-only
-/// folder, open to others. EXPECT the folder that sessions are in, and what to do about it.
+/// folder, open to others. EXPECT the run folder, and a hint.
 #[test]
 fn sockets_are_where_the_environment_says() {
     let fixture = Fixture::new("doctor-run-dir");
@@ -332,7 +333,7 @@ fn the_unit_for_systemd_is_sound() {
         fs::write(&unit, text.replace("@PREFIX@", prefix)).expect("a file");
         let mut analyze = fixture.command("systemd-analyze");
         analyze.args(["verify", "--man=no", manager]).arg(unit);
-        // Users' managers want to know where they would be.
+        // Users' managers need to find their run folder.
         let output = analyze.env("XDG_RUNTIME_DIR", &bin).output().expect("systemd-analyze runs");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
@@ -342,7 +343,7 @@ fn the_unit_for_systemd_is_sound() {
             return skipped("systemd-analyze needs what is not here");
         }
         assert!(is_sound && talk.is_empty(), "{manager}: {talk}");
-        // It would have said so.
+        // systemd-analyze would have reported it.
         let (_, talk) = verify(manager, &text.replace("Type=notify", "Type=other"));
         assert!(talk.contains("service type"), "{manager}: {talk}");
         let (is_sound, talk) = verify(manager, &text.replace("bin/trackway", "bin/other"));

@@ -189,7 +189,7 @@ fn the_filters_of_the_c_guide_take_what_they_say() {
     assert!(text.contains("\n  if        myapp:request: slow.twf ("), "{text}");
     let recorded = fixture.print(&fixture.path("slow"));
     assert_eq!(recorded.matches(shown).count(), 1, "{recorded}");
-    // The frame that is written by hand, and what is refused, in the guide's own words.
+    // The hand-written program on the frame, and the refused filters, in the guide's own words.
     fs::write(fixture.path("hand.c"), filters[1]).expect("a file");
     let looping = filters[0].replace(
         "    return request->latency_us > allowed(request);",
@@ -404,7 +404,7 @@ fn the_demo_runs_and_shows_what_the_readme_shows() {
         return skipped("xz is not installed");
     }
     let fixture = Fixture::new("demo");
-    // The demo puts its trace beside the sources: run a copy of it where we may write.
+    // The demo writes its trace into its own checkout: run a copy of it in a writable folder.
     for name in ["scripts", "target"] {
         fs::create_dir(fixture.path(name)).unwrap();
     }
@@ -432,7 +432,7 @@ fn manual_page(headers: &[PathBuf], list: bool) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Words of a page or comment, without what is markup in either.
+/// Returns the words of a page or comment, without markup.
 fn words(text: &str) -> Vec<String> {
     let markup = |line: &&str| !line.starts_with('.') && !line.starts_with("'");
     let lines = text.lines().filter(markup).map(|line| line.trim_start_matches("\\&"));

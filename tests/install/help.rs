@@ -1,4 +1,4 @@
-//! Help as a user meets it: pages that fit a screen, and what to type after a command that failed.
+//! Help pages fit a screen, and a failed command prints the next command to type.
 //!
 //! Main invariant: the commands that Trackway suggests work when they are pasted into a shell.
 
@@ -168,7 +168,7 @@ fn trackway_alone_names_the_first_commands() {
             assert!(output.status.success(), "{command}: {}", text(&output.stderr));
         }
     }
-    // A command whose own command is missing prints its page.
+    // A command without its subcommand prints its page.
     let output = fixture.trackway(&["session"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("trackway session create"), "{}", text(&output.stderr));
@@ -202,8 +202,8 @@ fn shell(fixture: &Fixture, line: &str, user: Option<u32>) -> Output {
     command.current_dir(fixture.path("")).output().expect("it runs")
 }
 
-/// The user without rights to kernel events: this one, or another one. `None`, said so: root
-/// cannot become another user here.
+/// Returns the user without rights to kernel events: this one (`Some(None)`), or another one.
+/// Returns `None`, after printing the reason, if root cannot become another user here.
 fn user_without_rights(fixture: &Fixture) -> Option<Option<u32>> {
     if !is_root() {
         return Some(None);
@@ -248,7 +248,7 @@ fn without_the_rights_of_root_the_suggested_commands_work() {
         let output = shell(&fixture, programs, user);
         assert!(output.status.success(), "{programs}: {}", text(&output.stderr));
         assert!(fixture.path(effect).exists(), "{programs} made no {effect}");
-        // The exit status of doctor is that of its checks.
+        // The exit status of doctor depends on its checks.
         assert_eq!(doctor.len(), usize::from(typed.contains("--kernel ")), "{messages}");
         for doctor in doctor {
             let output = shell(&fixture, doctor, user);

@@ -1,5 +1,5 @@
-//! Messages about errors of the system: what happened, to what, in words, without the number that
-//! the standard library adds ("os error 2").
+//! Messages about system errors: the event, its object, and the reason in words, without the number
+//! that the standard library adds ("os error 2").
 //!
 //! The commands show the texts. The machine code of the whole program shows that no other code
 //! displays a [`std::io::Error`]: such code would contain the address of its `Display`.
@@ -97,7 +97,7 @@ fn errors_of_the_system_are_words() {
         assert!(!text.contains("os error"), "{words:?}: {text}");
         assert!(text.contains(part), "{words:?}: {text}");
     }
-    // Where there is no room for what is written.
+    // The output has no room.
     let full = fs::File::options().write(true).open("/dev/full").expect("it is there");
     let output = fixture.trackway(&["list"]).stdout(full).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -166,8 +166,8 @@ fn lines_of(program: &Path, places: &BTreeMap<u64, String>) -> Vec<String> {
     output_of(command.arg("-e").arg(program).args(addresses)).lines().map(str::to_owned).collect()
 }
 
-/// Functions of the standard library that display what they are generic over: `ToString`, what
-/// `format!` makes of its arguments, and references. Their names do not say of what.
+/// Returns true for functions of the standard library that display their generic arguments:
+/// `ToString`, the expansion of `format!`, and references. Their names do not contain the type.
 fn passes_on(name: &str) -> bool {
     ["_ZN4core3fmt", "_ZN5alloc6string"].iter().any(|module| name.starts_with(module))
         || ["$RF$T$u20$as$u20$core..fmt..", "$LT$T$u20$as$u20$alloc..string.."]
@@ -210,8 +210,8 @@ fn nothing_but_the_console_displays_an_error_of_the_system() {
     let target = build_dir().parent().expect("a parent").to_owned();
     // Not optimised: every function is where it was written.
     let mut cargo = Command::new("cargo");
-    // What `make test` has compiled for tests is used: it unwinds, and has all features.
-    // Asked for a test, too, cargo takes the features that tests ask for.
+    // Uses the artefacts that `make test` has compiled for tests: they unwind, and have all
+    // features. When cargo builds a test, too, it enables the features of tests.
     cargo.args(["build", "--workspace", "--all-features", "--bin", "trackway"]);
     cargo.args(["--bin", "trackway-bench", "--test", "tidy"]);
     cargo.args(["--offline", "--locked", "--quiet"]).env("CARGO_PROFILE_DEV_PANIC", "unwind");

@@ -9,14 +9,16 @@ use std::process::{Command, Output};
 use trackway_tests::Fixture;
 use trackway_tests::terminal::{OnTerminal, Outputs, run_on_terminal};
 
-/// A name with all that a terminal must not get: ESC and what would clear the screen, bell, return,
-/// an 8-bit control sequence introducer as UTF-8, and a right-to-left override.
+/// Name with the characters that a terminal must not get: ESC and a sequence that would clear the
+/// screen, bell, return, an 8-bit control sequence introducer as UTF-8, and a right-to-left
+/// override.
 const HOSTILE: &str = "evil\x1b[2J\x07\r\u{9b}31m\u{202e}name";
 /// The same as it is shown.
 const SHOWN: &str = "evil\\u001b[2J\\u0007\\r\\u009b31m\\u202ename";
 
-/// A trace of CTF 1.8 that another tracer might have written: every name and every text in it is
-/// hostile. One event, with a field whose value has an 8-bit control character of its own.
+/// Writes a trace of CTF 1.8 that another tracer might have written: every name and every string in
+/// it is hostile. It has one event, with a field whose value has an 8-bit control character of its
+/// own.
 fn hostile_trace(fixture: &Fixture, folder: &str, event: &str) -> PathBuf {
     let trace = fixture.path(folder);
     fs::create_dir_all(&trace).expect("a folder");
@@ -60,7 +62,7 @@ fn assert_harmless(shown: &OnTerminal, what: &str) {
     assert!(!plain.contains(harmful), "{what}: {plain:?}");
 }
 
-/// A text without what Trackway writes to control a terminal.
+/// Returns a text without the sequences that Trackway writes to control a terminal.
 fn without_colours(text: &str) -> String {
     // The line that shows how far long work is begins so.
     let mut plain = text.replace("\r\x1b[K", "");
@@ -120,7 +122,7 @@ fn a_pipe_gets_names_as_babeltrace2_has_them() {
 }
 
 /// RUN commands on files whose names have line ends, each of which writes a message. EXPECT no line
-/// that such a name begins.
+/// that begins inside such a name.
 #[test]
 fn a_line_end_in_a_files_name_begins_no_line_on_a_terminal() {
     const FORGED: &str = "one\ntrackway: forged";
@@ -169,7 +171,7 @@ fn a_line_end_in_a_name_begins_no_line_on_a_terminal() {
     }
 }
 
-/// Commands that name what the user gave them, wrongly; each fails, with the name in its message.
+/// Returns commands with wrong arguments from the user; each fails, with the name in its message.
 fn failing(fixture: &Fixture) -> Vec<Command> {
     let hostile = OsStr::from_bytes(b"evil\x1b[2J\x9b31m\xff\xe2\x80\xae");
     let with = |words: &[&str]| trackway(fixture, words, &[hostile]);
@@ -330,7 +332,7 @@ fn pipes_get_colours_only_if_they_are_asked_for() {
     assert!(coloured.contains(&format!("\x1b[1m{SHOWN}\x1b[0m: ")), "{coloured:?}");
     let shown = OnTerminal { status: print(&[]).status, bytes: coloured.into_bytes() };
     assert_harmless(&shown, "--color always");
-    // A file gets what a pipe gets.
+    // A file gets the same output as a pipe.
     let file = fixture.path("file");
     print(&["-o", file.to_str().expect("UTF-8")]);
     assert_eq!(fs::read(&file).expect("the file"), plain);

@@ -20,7 +20,7 @@ fn link_dir() -> PathBuf {
     build_dir().canonicalize().expect("what was built").join("link")
 }
 
-/// Compiles the program with these flags, then those of the library.
+/// Compiles the program with these flags, followed by those of the library.
 fn compile(fixture: &Fixture, compiler: &str, flags: &[&str], library: &[&str]) -> PathBuf {
     fs::write(fixture.path("app.c"), SOURCE).expect("a file");
     let program = fixture.path("app");

@@ -1,7 +1,7 @@
 //! The preload helpers: every function that they wrap leaves the events that it must, and every
 //! program runs as it would without them.
 //!
-//! The programs in `tests/preload/` say themselves what their calls must leave in the trace.
+//! The programs in `tests/preload/` print the events that their calls must leave in the trace.
 //!
 //! Longer than 600 lines: the tests share the helpers and the programs that call them.
 
@@ -30,7 +30,8 @@ fn events(fixture: &Fixture, recording: &Recording) -> Vec<String> {
     fixture.print(&recording.trace).lines().map(event).collect()
 }
 
-/// Records a program that says what it expects with a helper; what it expects, and what there is.
+/// Records a program that prints its expected events with a helper; returns the expected and the
+/// recorded ones.
 fn record(
     fixture: &Fixture,
     helper: &str,
@@ -47,7 +48,7 @@ fn record(
     (expected, events(fixture, &recording))
 }
 
-/// Compares line by line, so that a failure says where.
+/// Compares line by line, so that a failure shows the position.
 fn assert_same(expected: &[String], found: &[String]) {
     assert!(!expected.is_empty(), "the program expects nothing");
     for (number, (expected, found)) in expected.iter().zip(found).enumerate() {
@@ -101,7 +102,7 @@ fn signal_handlers_that_post_or_jump_out_of_a_lock_are_recorded() {
     assert!(expected.len() >= 60, "{} events", expected.len());
 }
 
-/// However long it takes the function behind to come back.
+/// The order holds however long the wrapped function takes to return.
 #[test]
 fn releases_are_recorded_before_the_next_acquisition() {
     let fixture = Fixture::new("preload-handover");
@@ -197,8 +198,8 @@ fn threads_share_the_libc_helpers_pool() {
     assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
 }
 
-/// Makes libplugin.so, which needs libneeded.so, as `tests/preload/dl.c` says. The CRC of its
-/// debug link.
+/// Makes libplugin.so, which needs libneeded.so, as `tests/preload/dl.c` describes. Returns the CRC
+/// of its debug link.
 fn make_plugin(fixture: &Fixture, folder: &Path) -> String {
     let run = |program: &str, arguments: &[&str]| {
         let output = fixture.command(program).current_dir(folder).args(arguments).output().unwrap();
@@ -244,7 +245,7 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     let program = fixture.compile_file("preload/dl.c", false, &["-ldl", &rpath]);
     let (said, found) = record(&fixture, "dl", &program, &[folder.to_str().unwrap()]);
 
-    // The state dump: what was there at the start, in the loader's order.
+    // The state dump: the objects at the start, in the loader's order.
     let at = said.iter().position(|line| line.starts_with("lttng_ust_dl:dlopen")).unwrap();
     let objects: Vec<&str> =
         said[..at].iter().filter_map(|line| line.split_once(' ')).map(|it| it.1).collect();
@@ -262,7 +263,7 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     let libc = infos.iter().find(|info| info.contains("/libc.so.6\"")).expect("a canonical path");
     assert!(libc.contains("is_pic = 1, has_build_id = 1"), "{libc}");
 
-    // Then calls, in order, until there is a child, which tells all of it again.
+    // Then calls, in order, until there is a child, which repeats all of it.
     let child = said.iter().position(|line| line == "child").unwrap();
     let memsz = |line: &str| -> String {
         let (_, rest) = line.split_once("memsz = ").unwrap();
@@ -529,7 +530,7 @@ const MIXED: [&str; 3] = [
     "trackway_fork:fork 5",
 ];
 
-/// Checks what was recorded of it; `allocations` are what an allocator of its own would show.
+/// Checks the recording; with `allocations`, it must also have the calls of realloc(3).
 fn check_mixed(fixture: &Fixture, recording: &Recording, allocations: bool, what: &str) {
     let messages = recording.messages();
     assert!(recording.output.status.success(), "{what}: {messages}");

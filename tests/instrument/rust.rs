@@ -28,7 +28,7 @@ const THIN: Profile = Profile {
         "--profile=thin",
     ],
 };
-/// Without link-time optimisation; the linker drops what nothing refers to.
+/// Without link-time optimisation; the linker drops unreferenced sections.
 const PIECES: Profile = Profile {
     name: "pieces",
     options: &[
@@ -40,7 +40,7 @@ const PIECES: Profile = Profile {
     ],
 };
 
-/// The example `name`, built so, or `None` (said so) without cargo.
+/// Returns the example `name`, built so, or `None`, after printing the reason, without cargo.
 fn example(name: &str, profile: Profile) -> Option<PathBuf> {
     example_with(name, profile, &[])
 }
@@ -324,7 +324,8 @@ tracing:other_end: { span_id = #7 }
 tracing:request_end: { span_id = #5 }
 ";
 
-/// Events without a name have that of their place in the source, which is of no matter here.
+/// Removes the lines of events that are named after their place in the source, which does not
+/// matter here.
 fn without_lines(events: &[String]) -> Vec<String> {
     let place = "tracing:crates/rust/examples/tracing.rs:";
     let named = |event: &String| match event.strip_prefix(place) {

@@ -1,15 +1,15 @@
-//! The kernel's events as independent observers count them, in the same run.
+//! Kernel events, compared with the counts of independent observers in the same run.
 //!
-//! What can be exact, and why: everything here is counted *of the same threads from the same moment
-//! on*, exec(2) of the program that is looked at, and over events that happen in a thread's own
-//! context; so what else the machine does is in neither count. perf begins to count when the
-//! program is executed, bpftrace goes by the name that a thread has from then on, strace follows it
-//! by ptrace(2), which stops it at every call, but makes it do no others. Ours are the records of
-//! the program's threads, known by `sched_process_fork`, behind its `sched_process_exec`.
+//! The counts can be exact, because both observers count *the same threads from the same moment
+//! on*, exec(2) of the program, and only events that happen in a thread's own context. Other
+//! activity of the machine is in neither count. perf begins to count when the program is executed;
+//! bpftrace selects threads by the name that they have from then on; strace follows the program by
+//! ptrace(2), which stops it at every call but adds no calls. Our counts are the records of the
+//! program's threads, identified by `sched_process_fork`, after its `sched_process_exec`.
 //!
-//! Not counted: what happens between the moment at which others begin and `sched_process_exec`
-//! (pages, switches), and behind the moment at which perf ends, which is before a parent is told
-//! (signals of children).
+//! Not counted: events between the moment at which the other observer begins and
+//! `sched_process_exec` (pages, switches), and events after the moment at which perf ends, which
+//! precedes the signal to the parent (signals of children).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -94,7 +94,7 @@ impl Recorded {
         Self { lines: text.lines().map(str::to_owned).collect(), missed }
     }
 
-    /// Counts of events in the threads of the program whose name ends so, from its first exec on.
+    /// Counts the events in the threads of the program whose name ends so, from its first exec on.
     fn counts(&self, program: &str) -> Counts {
         let mut threads = BTreeSet::new();
         let mut counts = Counts::new();
@@ -250,8 +250,8 @@ fn table(text: &str) -> Counts {
     text.lines().filter_map(row).collect()
 }
 
-/// Compares, call by call, both ways. strace sees the call that executes the program, too, whose
-/// entry is in front of where our count begins.
+/// Compares call by call, in both directions. strace also reports the call that executes the
+/// program, whose entry precedes our count.
 fn check_calls(recorded: &Recorded, program: &str, text: &str) -> Counts {
     let mut observed = table(text);
     *observed.get_mut("execve").expect("the first call") -= 1;
@@ -274,7 +274,7 @@ fn can_strace(fixture: &Fixture) -> bool {
 /// Kernel events that are recorded while strace runs.
 const CALLS: &str = "syscalls,sched:sched_process_fork,sched:sched_process_exec";
 
-/// RUN a compiler, with what it starts, followed by strace. EXPECT as many of each call.
+/// RUN a compiler and its children, followed by strace. EXPECT the same number of each call.
 #[test]
 fn strace_counts_as_many_calls_of_a_compiler() {
     let fixture = Fixture::new("kernel-strace");
@@ -306,7 +306,7 @@ impl Drop for Server {
     }
 }
 
-/// The server: says its port and its process, and answers.
+/// The server: reports its port and its process, and answers.
 const SERVER: &str = "
 import http.server, os, signal
 # Also where it was started with SIGINT ignored, as shells start what runs in the background.
@@ -338,7 +338,7 @@ fn strace_counts_as_many_calls_of_a_web_server() {
     if !is_here(&fixture, "strace") || !can_strace(&fixture) {
         return;
     }
-    // Not one that PATH hides behind a shell script.
+    // Not a python that is a shell script on PATH.
     let python = PathBuf::from("/usr/bin/python3");
     if !python.is_file() {
         return skipped("there is no /usr/bin/python3");

@@ -1,5 +1,5 @@
-//! LTTng's layout of a kernel trace, as an independent reader of it takes it: lttng-analyses, on
-//! what is recorded by BPF and by tracefs, of a program whose doings are known.
+//! LTTng's layout of a kernel trace, read by an independent reader: lttng-analyses, on recordings
+//! by BPF and by tracefs of a program with known activity.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -38,7 +38,7 @@ const READ: u64 = 70 * 1000;
 /// System calls of the program, with their numbers.
 const CALLS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("wait4", 8)];
 
-/// A trace of the program, or of everything while it runs, and what is known of it.
+/// A trace of the program, or of everything while it runs, with the program's known activity.
 struct Recorded {
     _fixture: Fixture,
     folder: String,
@@ -48,8 +48,8 @@ struct Recorded {
     thread: u64,
 }
 
-/// Records these events by this way, while the program runs. `None`, and it is said: something is
-/// missing here.
+/// Records these events by this kernel backend, while the program runs. Returns `None`, after
+/// printing the reason, where a prerequisite is missing.
 fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
     if !has("lttng-cputop") || !has("babeltrace") {
         skipped("python3-lttnganalyses is not installed");
@@ -177,7 +177,7 @@ impl Recorded {
     fn check_usage(&self) {
         let size = |row: &[Value]| row[1]["value"].as_u64().expect("a size");
         let written = self.row_of("iousagetop", "per-process-top", "[written]", self.pid);
-        // It says what it has done.
+        // The program reports its work.
         let said = format!("{} {}\n", self.pid, self.thread).len() as u64;
         assert_eq!(size(&written), WRITTEN + said);
         assert_eq!(written[0]["name"], "analysed");
@@ -253,8 +253,8 @@ fn check(via: &str) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// RUN the analyses on what BPF records. EXPECT all to end well, and numbers that are known: also
-/// of which processes threads are, and whose files.
+/// RUN the analyses on a recording by BPF. EXPECT all to succeed, with the known numbers: also the
+/// processes of threads and the owners of files.
 #[test]
 fn analyses_take_what_bpf_records() {
     let Some(recorded) = check("bpf") else { return };
@@ -269,7 +269,7 @@ fn analyses_take_what_bpf_records() {
     assert_eq!(named.count(), 300 + 25 + 8 * 10);
 }
 
-/// RUN the analyses on what tracefs gives. EXPECT the same numbers.
+/// RUN the analyses on a recording by tracefs. EXPECT the same numbers.
 #[test]
 fn analyses_take_what_tracefs_gives() {
     check("tracefs");

@@ -1,5 +1,5 @@
-//! `trackway list --kernel`: the events of the running kernel, compared with what ls(1) finds in
-//! tracefs, which is mounted for that in a namespace of its own where it is not there.
+//! `trackway list --kernel`: the events of the running kernel, compared with the output of ls(1) in
+//! tracefs. Where tracefs is not mounted, the test mounts it in a namespace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use trackway_tests::{Fixture, build_dir, copy_program, is_root, skipped};
 
-/// Events that tracefs has, as `subsystem:name`: folders with a file to enable them. `None` (said
-/// so) where we may not see it.
+/// Returns the events that tracefs has, as `subsystem:name`: folders with a file to enable them; or
+/// `None`, after printing the reason, where tracefs is not readable.
 fn in_tracefs() -> Option<BTreeSet<String>> {
     const SCRIPT: &str = "
         [ -d /sys/kernel/tracing/events ] ||
@@ -55,8 +55,8 @@ fn is_compat(event: &serde_json::Value) -> bool {
     event["is_compat"] == true
 }
 
-/// RUN list in both forms. EXPECT each event that ls finds, once, besides calls by the numbers of
-/// 32 bits, which tracefs does not have, and nothing mounted by it.
+/// RUN list in both forms. EXPECT each event that ls finds, once, in addition to the 32-bit system
+/// calls, which tracefs lacks; and no mount by it.
 #[test]
 fn every_event_that_the_kernel_has_is_listed_once() {
     let Some(mut expected) = in_tracefs() else { return };
@@ -88,7 +88,7 @@ fn every_event_that_the_kernel_has_is_listed_once() {
     assert_eq!(mounts(), before);
 }
 
-/// RUN list with patterns. EXPECT the events that are meant, with what is known of them.
+/// RUN list with patterns. EXPECT the matching events, with their fields and meanings.
 #[test]
 fn events_are_listed_by_pattern_with_fields_and_meanings() {
     if in_tracefs().is_none() {
@@ -111,7 +111,8 @@ fn events_are_listed_by_pattern_with_fields_and_meanings() {
     assert_eq!(text.lines().count(), 2);
 }
 
-/// RUN list of a system call. EXPECT both sides, its number, and what its arguments mean.
+/// RUN list of a system call. EXPECT its entry and exit, its number, and the meanings of its
+/// arguments.
 #[test]
 fn system_calls_are_listed_with_what_their_arguments_mean() {
     if in_tracefs().is_none() || cfg!(not(target_arch = "x86_64")) {
@@ -162,7 +163,7 @@ fn patterns_that_match_nothing_are_told_with_a_guess() {
     }
 }
 
-/// RUN list as a user without rights. EXPECT it said, with what to do, and status 2.
+/// RUN list as a user without rights. EXPECT a message with a hint, and status 2.
 #[test]
 fn users_without_access_to_kernel_events_get_a_message() {
     let fixture = Fixture::new("kernel-rights");

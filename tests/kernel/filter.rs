@@ -14,8 +14,8 @@ use trackway_tests::{Fixture, copy_program, has, has_kernel_events, skipped, sou
 
 use crate::support::record_into;
 
-/// The program, which always calls the system in the same way; `None` (said so) where the kernel's
-/// events cannot be recorded.
+/// Compiles the program, which always makes the same system calls; returns `None`, after printing
+/// the reason, where kernel events cannot be recorded.
 fn program(fixture: &Fixture) -> Option<PathBuf> {
     if !has_kernel_events(fixture) {
         return None;
@@ -199,8 +199,8 @@ const FILTERS: [(&str, &str, &[&str]); 12] = [
 /// elsewhere.
 const SECOND_FILTER: (&str, &str) = ("execve", "contains(filename, \"prog\") && argv[1] != \"\"");
 
-/// RUN a program that calls the system in one way, with filters on its calls, and without. EXPECT
-/// of each filter what it lets pass of the trace without, in that order.
+/// RUN a program that always makes the same system calls, with filters on them, and without. EXPECT
+/// of each filter the events that it passes of the trace without, in that order.
 #[test]
 fn kernel_filters_pass_the_events_that_print_selects() {
     const COUNT: &str = "1000";
@@ -227,7 +227,7 @@ fn kernel_filters_pass_the_events_that_print_selects() {
         let output = record(&fixture, &trace, &options, &command);
         let talk = text(&output.stderr);
         assert!(talk.contains(" 0 lost, 0 overwritten"), "{talk}");
-        // Each fifth address is nowhere, and that is said.
+        // Each fifth address cannot be read, and the recorder reports that.
         assert!(talk.contains("(syscall_entry_connect 200"), "{talk}");
         let ours = own(&lines(&fixture, &trace, &[]));
         let filters = expressions.map(|(_, name, expression)| format!("{name}: {expression}"));
@@ -247,8 +247,8 @@ fn kernel_filters_pass_the_events_that_print_selects() {
     assert_eq!(passed.len() + 2, count, "{passed:?}");
 }
 
-/// RUN filters that are several about one event. EXPECT what all of them let pass; and of a filter
-/// without a pattern, on all events, those that have what it asks for.
+/// RUN several filters on one event. EXPECT the events that all of them pass; and of a filter
+/// without a pattern, on all events, those that have its fields.
 #[test]
 fn of_several_filters_all_must_let_an_event_pass() {
     let fixture = Fixture::new("kernel-filter-several");
@@ -278,7 +278,7 @@ fn of_several_filters_all_must_let_an_event_pass() {
     assert!(names.iter().all(|name| talk.contains(name)), "{talk}");
 }
 
-/// RUN threads with filters on who they are. EXPECT the events of those that are meant.
+/// RUN threads with filters on their identity. EXPECT the events of the selected threads.
 #[test]
 fn filters_know_whose_an_event_is() {
     const COUNT: usize = 200;
@@ -314,8 +314,8 @@ fn filters_know_whose_an_event_is() {
     assert!(others.iter().all(|line| !line.contains("{ cpu_id = 0 }")));
 }
 
-/// RUN filters that go by chance, and by time. EXPECT about as many as they say, or exactly; and
-/// what CPUs count together.
+/// RUN filters by chance, and by time. EXPECT the requested rate, roughly or exactly; and counts
+/// over all CPUs.
 #[test]
 fn samples_rates_and_counts_are_of_all_cpus_together() {
     let fixture = Fixture::new("kernel-filter-some");
@@ -338,8 +338,8 @@ fn samples_rates_and_counts_are_of_all_cpus_together() {
     assert_eq!(count("pid > 5 && count() < 1234"), 1234);
 }
 
-/// RUN the same program beside one that does the same. EXPECT only the command's calls; of the
-/// whole system both, or those that are meant.
+/// RUN the same program at the same time as another that does the same. EXPECT only the command's
+/// calls; of the whole system both, or the selected ones.
 #[test]
 fn filters_go_with_the_command_alone_and_with_everything() {
     let fixture = Fixture::new("kernel-filter-system");
@@ -401,8 +401,8 @@ fn filtered_events_are_not_counted_as_lost() {
     assert!(lines(&fixture, "trace", &[]).is_empty());
 }
 
-/// RUN filters that search long texts, while the timer interrupts them, and its events are asked by
-/// a filter with the same constants. EXPECT each text to be found, and events from within.
+/// RUN filters that search long strings, while the timer interrupts them and a filter with the same
+/// constants decides on its events. EXPECT each string to be found, and events from within.
 #[test]
 fn interrupts_of_a_filter_have_their_own_frame() {
     const COUNT: usize = 20_000;
@@ -432,8 +432,8 @@ fn interrupts_of_a_filter_have_their_own_frame() {
     assert!(inner.filter(is_inner).count() > 0, "nothing was interrupted");
 }
 
-/// RUN calls with a name that cannot be read, with none, and with one. EXPECT of a filter on names
-/// that it lets the first pass, whatever it was, and judges the others; and to be told of it.
+/// RUN calls with a name that cannot be read, with none, and with one. EXPECT that a filter on
+/// names passes the first, whatever it was, with a message, and judges the others.
 #[test]
 fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     let fixture = Fixture::new("kernel-filter-unread");
@@ -462,8 +462,8 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     assert_eq!(names(""), ["\"\"", "\"\""]);
 }
 
-/// RUN calls with a name that cannot be read, with filters that ask for more than the name. EXPECT
-/// that the rest is asked all the same: what it says no to does not pass.
+/// RUN calls with a name that cannot be read, with filters on more than the name. EXPECT that the
+/// rest of the filter is still evaluated: events for which it is false do not pass.
 #[test]
 fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
     let fixture = Fixture::new("kernel-filter-rest");
@@ -493,8 +493,8 @@ fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
     }
 }
 
-/// RUN calls with names that are long, and longer than what is recorded. EXPECT filters to be asked
-/// what is recorded of them.
+/// RUN calls with long names, and with names longer than the recorded part. EXPECT filters to judge
+/// the recorded part.
 #[test]
 fn texts_are_asked_as_they_are_recorded() {
     let fixture = Fixture::new("kernel-filter-long");
@@ -526,7 +526,8 @@ fn texts_are_asked_as_they_are_recorded() {
     }
 }
 
-/// RUN filters on arrays of a tracepoint, and on texts in its record. EXPECT what they say.
+/// RUN filters on arrays of a tracepoint, and on strings in its record. EXPECT the events for which
+/// they are true.
 #[test]
 fn arrays_and_texts_of_tracepoints_are_asked() {
     let fixture = Fixture::new("kernel-filter-arrays");
@@ -553,7 +554,7 @@ fn arrays_and_texts_of_tracepoints_are_asked() {
     }
 }
 
-/// RUN a filter in C, with a text of the event's and state. EXPECT what it takes.
+/// RUN a filter in C, with a string of the event and with state. EXPECT the events that it passes.
 #[test]
 fn filters_in_c_are_asked_in_the_kernel() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
@@ -584,8 +585,8 @@ fn filters_in_c_are_asked_in_the_kernel() {
     assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
 }
 
-/// RUN a filter in C for calls whose list of texts is too short for one. EXPECT the same calls of
-/// the kernel and of print, and none whose text is there, or empty.
+/// RUN a filter in C for calls whose list of strings is too short for one. EXPECT the same calls
+/// from the kernel and from print, and none whose string is present or empty.
 #[test]
 fn filters_in_c_tell_absent_texts_from_empty_ones() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
@@ -626,8 +627,8 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
     assert_eq!(of_true(&lines(&fixture, "absent", &[])), expected);
 }
 
-/// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and
-/// why, before the command runs.
+/// RUN invalid filters, and filters that the kernel cannot evaluate. EXPECT a refusal with position
+/// and reason, before the command runs.
 #[test]
 fn invalid_filters_are_refused_before_the_command_runs() {
     let fixture = Fixture::new("kernel-filter-refused");
@@ -684,7 +685,7 @@ fn invalid_filters_are_refused_before_the_command_runs() {
     // Of a program's events nothing is known here; they are left alone.
     let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
     let talk = text(&record(&fixture, "trace", &options, &["true"]).stderr);
-    // What only the kernel's events have may be asked of all.
+    // A filter on all events may use contexts that only kernel events have.
     let options = ["--kernel", "syscalls:openat", "--filter", "$ctx.tid > 0 && $ctx.cpu_id >= 0"];
     let of_all = text(&record(&fixture, "trace", &options, &["true"]).stderr);
     assert!(of_all.contains("kernel: ") && !of_all.contains("kernel: 0 events"), "{of_all}");

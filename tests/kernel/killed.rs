@@ -1,9 +1,9 @@
-//! The recorder of the kernel's events is killed while it records: nothing of it stays in the
-//! kernel, what it had written is a whole trace, and recovery says what there is not.
+//! Death of a recorder of kernel events while it records: nothing of it stays in the kernel, the
+//! written part is a complete trace, and recovery reports the missing part.
 //!
-//! Its programs and maps are known by the numbers that the kernel gives them, read from the
-//! recorder's own descriptors while it lives: so what others have in the kernel meanwhile does not
-//! matter, and a test that looked at nothing cannot pass. No number is given twice: they count up.
+//! Its programs and maps are identified by the kernel's numbers, read from the recorder's own
+//! descriptors while it lives. So other processes' objects do not matter, and a test that finds no
+//! objects cannot pass. The kernel counts the numbers up and never uses one twice.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,7 +54,7 @@ fn kernel_objects() -> BTreeSet<Thing> {
         // `start_id`, `next_id`, `open_flags` of `union bpf_attr`.
         let mut attribute = [0_u32; 3];
         loop {
-            // SAFETY: the attribute is as long as is said, and the kernel writes only there.
+            // SAFETY: the attribute has the passed length, and the kernel writes only there.
             let result = unsafe {
                 libc::syscall(
                     libc::SYS_bpf,
@@ -111,7 +111,8 @@ struct Scene<'fixture> {
 }
 
 impl<'fixture> Scene<'fixture> {
-    /// Starts it; `None` (said so) where the kernel's events cannot be recorded.
+    /// Starts a recorder; returns `None`, after printing the reason, where kernel events cannot be
+    /// recorded.
     fn start(fixture: &'fixture Fixture, options: &[&str]) -> Option<Self> {
         if !has_kernel_events(fixture) {
             return None;
@@ -143,7 +144,7 @@ impl<'fixture> Scene<'fixture> {
     fn kill(&mut self) {
         let ours = open_objects(self.recorder.id());
         let count = |kind: Kind| ours.iter().filter(|thing| thing.0 == kind).count();
-        // One each for entry and exit of calls, and that of the scope; buffers and others.
+        // One each for entry and exit of calls, and one for the scope; buffers and others.
         assert!(count(Kind::Program) >= 3 && count(Kind::Map) >= 3, "{ours:?}");
         assert!(ours.is_subset(&kernel_objects()), "the kernel lists what is held: {ours:?}");
         send(self.recorder.id().cast_signed(), libc::SIGKILL);
@@ -181,8 +182,8 @@ fn is_named(pid: u32, name: &str) -> bool {
     found.trim_end() == name
 }
 
-/// Returns the lines that `print` writes of the trace, the same as those of babeltrace2 if that is
-/// installed.
+/// Returns the lines that `print` writes of the trace. Where babeltrace2 is installed, they must be
+/// the same as its lines.
 fn lines(fixture: &Fixture) -> Vec<String> {
     let trace = fixture.path("trace");
     let printed = fixture.print(&trace);
@@ -200,9 +201,9 @@ fn has_metadata(trace: &Path) -> bool {
     trace.join("kernel/metadata").is_file()
 }
 
-/// KILL a recorder that has written a lot. EXPECT its programs and maps to go, that no instance or
-/// mount stays, and every call from the first to the last one that it wrote, entry and exit; and to
-/// be told that there is no more.
+/// KILL a recorder that has written a lot. EXPECT its programs and maps to go, no remaining
+/// instance or mount, every call from the first to the last written one, entry and exit, and a
+/// message that later ones are missing.
 #[test]
 fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
     let fixture = Fixture::new("kernel-killed");
@@ -228,8 +229,8 @@ fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
     }
 }
 
-/// KILL a flight recorder, which had written nothing yet. EXPECT a trace that readers take, with no
-/// event of the kernel's, and to be told so.
+/// KILL a flight recorder that has written nothing yet. EXPECT a valid trace without kernel events,
+/// and a message about that.
 #[test]
 fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
     let fixture = Fixture::new("kernel-killed-flight");
@@ -241,13 +242,13 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
     assert_eq!(lines(&fixture), Vec::<String>::new());
 }
 
-/// INTERRUPT a recorder that is still preparing. EXPECT it to end by the signal, to say what is
-/// left behind, no command and no trace, and what it had in the kernel to go by itself.
+/// INTERRUPT a recorder that is still preparing. EXPECT it to end by the signal, to report what it
+/// left behind, no command and no trace, and its kernel objects to go by themselves.
 #[test]
 fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
     /// It may be through before it is interrupted.
     const TRIES: usize = 20;
-    /// More than it has for a moment, to find out what it may do; far fewer than it will have.
+    /// More than it has for a moment while it tests its rights; far fewer than it will have.
     const SOME: usize = 20;
     let fixture = Fixture::new("kernel-interrupted");
     if !has_kernel_events(&fixture) {
@@ -268,7 +269,7 @@ fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
             is_there
         });
         let ours = open_objects(pid);
-        // Not SIGINT: what a shell starts in the background ignores that.
+        // Not SIGINT: a shell's background processes ignore it.
         send(pid.cast_signed(), libc::SIGTERM);
         send(pid.cast_signed(), libc::SIGCONT);
         let output = recorder.wait_with_output().expect("it ends");

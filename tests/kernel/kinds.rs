@@ -1,4 +1,4 @@
-//! Every kind of field that the running kernel's events have is recorded and printed.
+//! Kinds of fields: each kind in the running kernel's events is recorded and printed.
 //!
 //! Most events cannot be had at will: there is no such disk, network or fault. But the program that
 //! records one only reads the record that its tracepoint gives it. So here it gets one made up,
@@ -34,7 +34,7 @@ use trackway_tests::{Fixture, has, is_root, skipped};
 const CONTEXT_MAX: usize = 96;
 /// Offset of a tracepoint's own fields. The fields before it are common to all tracepoints.
 const FIELDS_AT: u32 = 8;
-/// The field that system calls have besides, where something is read behind a pointer.
+/// Additional field of system calls with pointer arguments.
 const INCOMPLETE: &str = "incomplete";
 /// Text behind a pointer.
 const TEXT: &str = "of the program";
@@ -73,7 +73,8 @@ struct Run {
 
 fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     let bytes = size_of::<T>();
-    // SAFETY: the attribute is as long as is said; its addresses are of what outlives the call.
+    // SAFETY: the attribute has the passed length; its addresses are of data that outlives the
+    // call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, bytes) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
@@ -181,7 +182,7 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
         };
         record.get_mut(at..at + size)?.copy_from_slice(bytes.get(..size)?);
     }
-    // The kernel wants no less than the program looks at.
+    // The kernel requires at least as many bytes as the program reads.
     record.resize(record.len().next_multiple_of(8), 0);
     (record.len() <= CONTEXT_MAX).then_some(record)
 }
@@ -200,7 +201,7 @@ fn integer(field: &Field, size: usize, made: &mut Made) -> Vec<u8> {
     chosen.map_or(random, |symbol| symbol.value.to_le_bytes()[..size.min(8)].to_vec())
 }
 
-/// Puts data behind a record, and says where.
+/// Appends data to a record, and returns its location.
 fn place(record: &mut Vec<u8>, field: &Field, location: Location, data: &[u8]) -> Option<Vec<u8>> {
     record.resize(record.len().next_multiple_of(8), 0);
     let from = match location {
@@ -305,7 +306,7 @@ impl Names {
     }
 }
 
-/// Writes what is in the buffers as a trace.
+/// Writes the contents of the buffers as a trace.
 fn write(fixture: &Fixture, buffers: &Buffers, events: &[EventDescription]) {
     let folder = fixture.path("trace");
     fs::create_dir(&folder).expect("a folder");

@@ -9,10 +9,10 @@ use trackway_tests::{Fixture, has, has_kernel_events, skipped, text};
 
 use crate::support::record;
 
-/// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins. That is done by a
-/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file,
-/// and another thread of its own runs true, on its parent's CPU, so that it has been switched away
-/// from where its parent goes on. Both processes say who they are.
+/// Program that sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins, in a
+/// child. Then the child makes a 32-bit system call, has io_uring's thread open a file, and has
+/// another thread run `true` on its parent's CPU, so that the parent is switched away from. Both
+/// processes report their ids.
 const PING_PONG: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -167,7 +167,7 @@ fn fifo(fixture: &Fixture, name: &str) -> String {
     path.display().to_string()
 }
 
-/// A number behind `name = ` in the last structure of a line.
+/// Returns the number after `name = ` in the last structure of a line.
 fn number(line: &str, name: &str) -> Option<i64> {
     let fields = line.rsplit_once(", { ")?.1;
     let value = fields
@@ -181,11 +181,10 @@ fn happened_in(line: &str) -> Option<i64> {
     line.split_once("{ tid = ")?.1.split_once(" }")?.0.parse().ok()
 }
 
-/// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
-/// its switches and wake-ups to be told, and nothing of the other one's; what it does when it ends;
-/// what it does by threads that are made without a fork, and by one that takes over another's
-/// number. EXPECT a call by a number of 32 bits to be no other call; and of
-/// structures nothing that is behind their end.
+/// RUN two programs that wake each other up, of which one is the command. EXPECT both sides of its
+/// switches and wake-ups, and nothing else of the other program; its events at its end; its threads
+/// that are made without a fork, and one that takes over another's number. EXPECT a 32-bit system
+/// call not to appear as a 64-bit one; and no data from beyond the end of structures.
 #[test]
 fn events_about_a_command_are_recorded_wherever_they_happen() {
     const TURNS: &str = "300";
@@ -258,8 +257,8 @@ fn events_about_a_command_are_recorded_wherever_they_happen() {
     assert_eq!(count(&others), 0, "switches that are not about it");
 }
 
-/// RUN programs in a control group, below it, and in none, the command among these; and in one that
-/// takes the place of the first. EXPECT what is in the group or below.
+/// RUN programs in a control group, below it, and in none, the command among these; and in a group
+/// that replaces the first. EXPECT the events of the group and of groups below it.
 #[test]
 fn a_cgroup_is_what_is_in_it_and_below() {
     let fixture = Fixture::new("kernel-cgroup");
@@ -369,7 +368,7 @@ fn a_list_of_cpus_leaves_the_others_out() {
     drop(group);
 }
 
-/// RUN what cannot be. EXPECT to be told why, before the command runs.
+/// RUN impossible selections. EXPECT a refusal with the reason, before the command runs.
 #[test]
 fn impossible_scopes_are_refused() {
     let fixture = Fixture::new("kernel-selected");

@@ -1,4 +1,4 @@
-//! Recordings of the kernel's events, as most of these tests make them.
+//! Recordings of kernel events for most of these tests.
 
 use std::process::Output;
 

@@ -1,5 +1,5 @@
 //! `trackway record --kernel` without BPF: the same events and fields from the kernel's own
-//! buffers, by choice or because BPF is refused, and nothing left behind in tracefs.
+//! buffers, by choice or because BPF is refused, and no remains in tracefs.
 //!
 //! Longer than 600 lines: the tests share one program and its expected events.
 
@@ -57,15 +57,15 @@ fn counts(talk: &str) -> [u64; 3] {
     [(); 3].map(|()| words.next().expect("a number"))
 }
 
-/// The number behind these words.
+/// Returns the number after these words.
 fn number(line: &str, name: &str) -> u64 {
     let digits = line.split(name).nth(1).expect("a field");
     let end = digits.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().expect("a number")
 }
 
-/// Name and fields of a line, without what differs from run to run: times, CPUs, threads; and
-/// without texts.
+/// Returns the name and fields of a line, without the parts that differ from run to run: times,
+/// CPUs, threads; and without strings.
 fn essence(line: &str) -> String {
     let (_, line) = line.split_once(") ").expect("a time");
     let (_, line) = line.split_once(' ').expect("a host");
@@ -98,8 +98,8 @@ fn essence(line: &str) -> String {
     essence
 }
 
-/// RUN a program by both ways. EXPECT the same events of its main thread and child, with the same
-/// fields, but for texts: those are empty, and the trace says which.
+/// RUN a program by both backends. EXPECT the same events of its main thread and child, with the
+/// same fields, except strings: those are empty, and the trace lists them.
 #[test]
 fn both_ways_record_the_same_events_and_fields() {
     const COUNT: usize = 300;
@@ -133,7 +133,7 @@ fn both_ways_record_the_same_events_and_fields() {
         assert_eq!(counts(&talk), [all.len() as u64, 0, 0], "{talk}");
         let at = |pid: &str| all.iter().position(|line| line.contains(pid)).expect("a call");
         let between = all[at("pid = 1000000001")..at("pid = 1000000002")].to_vec();
-        // A child runs beside its parent: in another order each time.
+        // A child runs at the same time as its parent: in another order each time.
         let mut sums: BTreeMap<String, usize> = BTreeMap::new();
         for line in &between {
             *sums.entry(essence(line)).or_default() += 1;
@@ -163,8 +163,8 @@ fn both_ways_record_the_same_events_and_fields() {
     assert!(metadata.contains("trackway_empty_fields = \"\";"), "{metadata}");
 }
 
-/// RUN both ways for whole subsystems. EXPECT the same events declared, field by field; and the
-/// command's own alone, from where it is run: not what the recorder does to start it.
+/// RUN both backends for whole subsystems. EXPECT the same events declared, field by field; and
+/// only the command's own, from its start: not the recorder's preparations for it.
 #[test]
 fn both_ways_declare_the_same_events() {
     let fixture = Fixture::new("tracefs-declared");
@@ -181,7 +181,7 @@ fn both_ways_declare_the_same_events() {
         let calls: Vec<_> = lines.lines().filter(|line| line.contains(" syscall_")).collect();
         let is_run = |line: &&&str| line.contains(" syscall_entry_execve: ");
         let at = calls.iter().position(|line| is_run(&line)).expect("it is run");
-        // By tracefs it says itself that it is to be recorded, by write(2).
+        // By tracefs the process itself requests its recording, by write(2).
         assert!(at <= usize::from(via == "tracefs"), "{calls:?}");
         assert_eq!(calls.iter().filter(is_run).count(), 1, "{calls:?}");
         let threads: BTreeSet<_> = calls.iter().map(|line| number(line, "{ tid = ")).collect();
@@ -196,7 +196,7 @@ fn both_ways_declare_the_same_events() {
     assert!(by_bpf == declared("tracefs"));
 }
 
-/// RUN both ways for events whose values have names. EXPECT the same names in both.
+/// RUN both backends for events whose values have names. EXPECT the same names in both.
 #[test]
 fn both_ways_show_what_values_stand_for() {
     let fixture = Fixture::new("tracefs-names");
@@ -216,8 +216,8 @@ fn both_ways_show_what_values_stand_for() {
     }
 }
 
-/// RUN what tracefs cannot select. EXPECT a refusal that says what can be, and nothing run; and
-/// with CPUs, those alone.
+/// RUN selections that tracefs lacks. EXPECT a refusal that lists the possible ones, and nothing
+/// run; and with CPUs, only those.
 #[test]
 fn selections_beyond_tracefs_are_refused() {
     let fixture = Fixture::new("tracefs-selected");
@@ -281,8 +281,8 @@ fn programs_and_tracefs_are_on_one_clock() {
     }
 }
 
-/// RUN a command whose own command calls the system, while others do. EXPECT what it starts, and,
-/// of the whole system, the others, too.
+/// RUN a command whose child makes system calls, while other processes do. EXPECT the calls of the
+/// child, and, of the whole system, the others, too.
 #[test]
 fn a_command_and_what_it_starts_are_recorded_or_everything() {
     const OUTSIDE: &str = "pid = 1000777777";
@@ -311,15 +311,15 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         let lines = lines(&fixture, "trace");
         let count = |name: &str| lines.iter().filter(|line| line.contains(name)).count();
-        // Tests beside this one run the same program.
+        // Concurrent tests run the same program.
         let calls = count("pid = 100000000");
         assert!(calls == 10 || (calls > 10 && is_everything), "{lines:?}");
         assert_eq!(count(OUTSIDE) > 0, is_everything, "{lines:?}");
     }
 }
 
-/// RUN a command, and kill it from outside. EXPECT the signal by BPF, as it says one of the
-/// command's, and not by tracefs; and by both the one that the command sends to its parent.
+/// RUN a command, and kill it from outside. EXPECT the signal by BPF, as it concerns the command,
+/// and not by tracefs; and by both the signal that the command sends to its parent.
 #[test]
 fn only_bpf_records_what_others_do_to_a_command() {
     let fixture = Fixture::new("tracefs-others");
@@ -367,7 +367,7 @@ fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
     assert!(talk.contains("apart at most: 0 threads came in meanwhile"), "{talk}");
 }
 
-/// RUN it where the clock is another one than the kernel's events have. EXPECT a refusal.
+/// RUN it with a clock other than that of kernel events. EXPECT a refusal.
 #[test]
 fn another_clock_is_refused_by_tracefs_too() {
     let fixture = Fixture::new("tracefs-clock-apart");
@@ -394,8 +394,8 @@ fn another_clock_is_refused_by_tracefs_too() {
     assert!(!output.status.success() && !fixture.path("ran").exists());
 }
 
-/// RUN it with what BPF alone can do. EXPECT a refusal that names it, says why and what there is,
-/// and nothing run.
+/// RUN it with options that only BPF has. EXPECT a refusal that names the option, the reason and
+/// the alternative, and nothing run.
 #[test]
 fn options_beyond_tracefs_are_refused() {
     let fixture = Fixture::new("tracefs-refused");
@@ -425,9 +425,9 @@ fn options_beyond_tracefs_are_refused() {
     }
 }
 
-/// RUN one program again and again, with filters by tracefs, and without. EXPECT each time what
-/// `print` takes by the same filters of what was recorded without: also where they remember, ask
-/// for contexts or names of values; and nothing that they do not take said to be lost.
+/// RUN one program again and again, with filters by tracefs, and without. EXPECT each time the
+/// events that `print` selects by the same filters from the recording without: also of filters with
+/// state, contexts, or names of values; and that filtered events are not reported as lost.
 #[test]
 fn filters_by_tracefs_take_what_print_takes() {
     let fixture = Fixture::new("tracefs-filters");
@@ -444,7 +444,7 @@ fn filters_by_tracefs_take_what_print_takes() {
         assert!(output.status.success(), "{talk}");
         talk
     };
-    // But for what differs from run to run; and without the loader's calls.
+    // Without the parts that differ from run to run, and without the loader's calls.
     let told = |trace: &str, filters: &[&str]| -> Vec<String> {
         let mut print = fixture.trackway(&["print", trace]);
         for filter in filters {
@@ -477,8 +477,8 @@ fn filters_by_tracefs_take_what_print_takes() {
     assert_eq!(told("none", &[]), [] as [String; 0]);
 }
 
-/// RUN it with filters in C: of fields that are there, and of what tracefs does not give. EXPECT
-/// the first to be asked, what it remembers too, and the other to be refused with the reason.
+/// RUN it with filters in C: on present fields, and on fields that tracefs does not provide. EXPECT
+/// the first to be evaluated, with its state, and the other to be refused with the reason.
 #[test]
 fn filters_in_c_are_asked_by_tracefs_too() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
@@ -551,8 +551,8 @@ fn a_flight_recorder_keeps_the_newest_by_tracefs_too() {
     assert!(lines.iter().any(|line| line.contains("pid = 1000049999")), "{}", lines.len());
 }
 
-/// RUN a recording with hardly any buffer. EXPECT every call in the trace or counted as lost, there
-/// and in what is said.
+/// RUN a recording with hardly any buffer. EXPECT every call in the trace or counted as lost, in
+/// the trace and in the messages.
 #[test]
 fn events_without_room_are_counted() {
     let fixture = Fixture::new("tracefs-lost");
@@ -579,7 +579,7 @@ fn events_without_room_are_counted() {
     }
 }
 
-/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT what comes behind.
+/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT the events after it.
 #[test]
 fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     const EXEC: &str = "#include <pthread.h>\n#include <unistd.h>\n\
@@ -613,7 +613,8 @@ fn instances_of(pid: u32) -> Vec<PathBuf> {
 }
 
 /// RUN recordings that end, whose recorder is killed, and whose recorder is killed with the process
-/// that would tidy up. EXPECT no instance of theirs, of the last one's after the next recording.
+/// that would clean up. EXPECT no instance of theirs; of the last one none after the next
+/// recording.
 #[test]
 fn nothing_stays_in_tracefs() {
     const LOOK: &str = "ls /sys/kernel/tracing/instances >seen";
@@ -653,8 +654,8 @@ fn nothing_stays_in_tracefs() {
     assert_eq!(instances_of(pid), [] as [PathBuf; 0]);
 }
 
-/// RUN a recording by who may use tracefs and not BPF. EXPECT it to go by tracefs, to say why, and
-/// doctor to say so before; and to be refused where BPF is insisted on.
+/// RUN a recording as a user who may use tracefs and not BPF. EXPECT it to use tracefs, to report
+/// why, and doctor to report so before; and a refusal where BPF is required.
 #[test]
 fn recorders_without_bpf_use_tracefs() {
     let fixture = Fixture::new("tracefs-fallback");
@@ -698,8 +699,8 @@ fn recorders_without_bpf_use_tracefs() {
     assert!(doctor(with_bpf)["fact"].as_str().is_some_and(|fact| fact.contains("BPF")));
 }
 
-/// RUN under sudo. EXPECT the command to be the invoking user's, who cannot remove the instance,
-/// and the instance gone all the same.
+/// RUN under sudo. EXPECT the command to run as the invoking user, who cannot remove the instance,
+/// and the instance to be removed all the same.
 #[test]
 fn under_sudo_the_instance_goes_too() {
     let fixture = Fixture::new("tracefs-sudo");

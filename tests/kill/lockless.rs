@@ -1,10 +1,10 @@
 //! The 2012 paper's buffer, stepped through in the same way: its hole, found and counted.
 //!
-//! It has no sequence that could be aborted and no claim that could be freed. A producer that is
-//! killed between reserve and commit leaves a hole. One that is killed after it committed a
-//! sub-buffer's last slot, and before commit seq says so, leaves a sub-buffer that is whole and
-//! undelivered: that is read at the end. [`Buffer::holes`] finds both, and points of both kinds are
-//! counted here. All that is not in a hole must be whole, in order and read.
+//! Such a buffer has no sequence to abort and no claim to free. A producer that is killed between
+//! reserve and commit leaves a hole. One that is killed after it committed a sub-buffer's last
+//! slot, and before it updated the commit sequence, leaves a complete but undelivered sub-buffer,
+//! which is read at the end. [`Buffer::holes`] finds both, and the test counts points of both
+//! kinds. All records outside a hole must be complete, in order and read.
 //!
 //! The buffer by itself: other producers run in the harness, on copies of the memory; the code is
 //! the library's. Then the library, in a session, with a real recorder.
@@ -146,7 +146,7 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, BYTES) };
     }
 
-    /// Reads what is whole; the events' numbers.
+    /// Reads the complete records; returns the events' numbers.
     fn drain(&self, mode: Mode, own: &mut u32) -> Result<Vec<u64>, String> {
         let buffer = self.buffer(mode);
         let mut numbers = Vec::new();
@@ -210,8 +210,8 @@ fn left(buffer: &Buffer<'_>) -> Left {
     }
 }
 
-/// The writer is dead, and others go on until the buffer has been gone round: what is read is
-/// whole, and all events are read, lost or in a sub-buffer with a hole.
+/// Kills the writer and lets others go on until the buffer has wrapped. All records that are read
+/// must be complete, and all events must be read, lost or in a sub-buffer with a hole.
 fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
     let buffer = copy.buffer(mode);
     let found = left(&buffer);
@@ -227,7 +227,7 @@ fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
     let lost = count(&buffer.counters.lost_full) + count(&buffer.counters.lost_nested);
     let in_holes: u64 = buffer.holes().filter(|hole| hole.bytes > 0).map(|hole| hole.records).sum();
     let records = buffer.records();
-    // Of those who came later, who are all behind a hole, nothing can be read.
+    // Later events all lie after a hole and cannot be read.
     let is_right = match found {
         Left::Hole => read.iter().all(|number| *number < LATER),
         Left::Nothing | Left::Undelivered => read.len() as u64 + in_holes == records,
@@ -372,13 +372,14 @@ fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
             println!("{mode:?}, {fit:?}: {points:?}");
             let [nothing, hole, undelivered] = points;
             assert!(nothing > 50 && hole > 50, "{points:?}");
-            // Only who commits the last slot of a sub-buffer can leave it undelivered.
+            // Only the producer that commits the last slot of a sub-buffer can leave it
+            // undelivered.
             assert_eq!(undelivered > 0, !matches!(fit, Fit::Spare), "{points:?}");
         }
     }
 }
 
-/// The same in the library, with a real recorder, which counts what is lost in a hole.
+/// Steps through the same in the library, with a real recorder, which counts the losses of a hole.
 #[test]
 fn a_recorder_counts_the_hole_of_a_dead_writer() {
     let settings =

@@ -66,8 +66,8 @@ fn a_sequence_that_is_not_aborted_is_seen() {
     let is_live = |_: &Players, point: &Point| point.live.is_some();
     let (found, _) =
         findings(&mut players, is_live, |players, point| players.preempted(point, false));
-    // Until the commit word is compared, the comparison sees what came in between. From there on
-    // nothing does but the abort.
+    // Until the commit word is compared, the comparison detects events that came in between. After
+    // it, only the abort protects the writer.
     let safe = found.iter().take_while(|is_found| !**is_found).count();
     assert!(safe < 10, "{found:?}");
     assert!(found.len() - safe > 10 && found[safe..].iter().all(|is_found| *is_found), "{found:?}");
@@ -89,7 +89,7 @@ fn a_region_that_is_taken_from_a_living_owner_is_seen() {
         region.control.owner.store(0, Ordering::Relaxed);
         players.preempted(point, true)
     });
-    // From the first look at the commit word to the commit.
+    // From the first load of the commit word to the commit.
     assert!(steps.claimed > 10 && found.last() == Some(&true), "{found:?}");
     let seen = found.iter().filter(|is_found| **is_found).count();
     assert!(seen * 2 > found.len(), "{found:?}");

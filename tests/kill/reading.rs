@@ -30,7 +30,7 @@ impl Kind {
     pub(crate) const ALL: [Self; 5] =
         [Self::Earlier, Self::Probe, Self::Other, Self::Inner, Self::Empty];
 
-    /// Its name: what its description holds.
+    /// Returns its name, as its description has it.
     pub(crate) const fn name(self) -> &'static str {
         ["before", "probe", "other", "inner", "empty"][self as usize]
     }
@@ -95,11 +95,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Reads what the session `layout` holds in `window`.
+    /// Reads the contents of session `layout` in `window`.
     ///
     /// # Errors
-    /// What is wrong with it: a record that is not whole, a count that is not what was counted, a
-    /// time that goes backward.
+    /// Returns the fault as an error: an incomplete record, a wrong count, a time that goes
+    /// backward.
     pub(crate) fn read(window: &Window, layout: &SessionLayout, ids: &Ids) -> Result<Self, String> {
         let mut regions = Vec::new();
         for cpu in 0..layout.cpus {
@@ -255,7 +255,7 @@ pub(crate) enum Fate {
     Discarded,
 }
 
-/// Compares what was there with what is there now.
+/// Compares the state before the event with the state now.
 ///
 /// # Errors
 /// What is missing, twice, torn, out of order or not counted.

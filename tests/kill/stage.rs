@@ -136,8 +136,8 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 impl Stage {
-    /// Has a recorder prepare a window, and builds a stage of it. `None`, said so, where writers
-    /// of that kind cannot be stepped through.
+    /// Makes a stage from the window that a recorder prepares. Returns `None`, after printing the
+    /// reason, where writers of that kind cannot be stepped through.
     pub(crate) fn new(settings: Settings) -> Option<Self> {
         if let Some(reason) = crate::tracee::forbidden() {
             trackway_tests::skipped(&reason);
@@ -187,7 +187,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// Puts back what may change as it was when the stage was built.
+    /// Restores the changeable ranges to their state when the stage was built.
     pub(crate) fn begin_again(&self) {
         self.restore(&self.beginning);
     }
@@ -249,7 +249,7 @@ impl Stage {
         assert!(text.end <= PATTERN_BYTES);
         let mut contexts = Vec::new();
         if self.settings.contexts {
-            // The writer has one thread, whose name is the program's.
+            // The writer has one thread, which has the program's name.
             contexts.extend(writer.pid().to_le_bytes());
             contexts.extend(writer.pid().to_le_bytes());
             let mut name = [0; 17];
@@ -285,7 +285,7 @@ impl Stage {
         writer.run(0)
     }
 
-    /// Copies what may change in the live window.
+    /// Copies the changeable ranges of the live window.
     pub(crate) fn save(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(self.extents.iter().map(|extent| extent.1).sum());
         for &(at, length) in &self.extents {
@@ -360,8 +360,8 @@ impl Stage {
         bytes
     }
 
-    /// The real way out: `trackway recover` of a copy of the live window, and `trackway print`.
-    /// The printed lines, and how many events the summary says were lost.
+    /// Recovers as a user would: `trackway recover` of a copy of the live window, and `trackway
+    /// print`. Returns the printed lines, and the number of lost events in the summary.
     pub(crate) fn recover(&self) -> Result<(Vec<String>, u64), String> {
         let folder = self.fixture.window_dir().join("recover");
         put_window(&folder, &self.whole(&self.live));

@@ -1,4 +1,4 @@
-//! One event, instruction by instruction, and what may happen after each.
+//! One event, instruction by instruction, and every continuation after each.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -171,7 +171,7 @@ impl<'stage> Players<'stage> {
         emitted.expect("an undisturbed writer");
     }
 
-    /// Emits events until the region's head is where the scenario wants it.
+    /// Emits events until the region's head has the scenario's fit.
     fn go_to(&mut self, scenario: &Scenario) {
         let stage = self.stage;
         let Settings { overwrite, wide_ids, contexts, by } = stage.settings();
@@ -298,8 +298,8 @@ impl<'stage> Players<'stage> {
         self.stage.restore(&point.bytes);
     }
 
-    /// Steps through the event; `each` is told of every moment, and may do as it likes: stepping
-    /// goes on from that moment.
+    /// Steps through the event. Calls `each` at every point; whatever `each` does, stepping goes on
+    /// from that point.
     pub(crate) fn walk(
         &mut self,
         mut each: impl FnMut(&mut Self, &Point, bool) -> Result<(), String>,
@@ -410,8 +410,8 @@ impl<'stage> Players<'stage> {
         if fate == point.fate { Ok(()) } else { Err(format!("then it was {fate:?}")) }
     }
 
-    /// The writer is preempted by another, which aborts its sequence, and goes on. `aborting`
-    /// false leaves the abort out: what would happen if the kernel did not do its part.
+    /// Lets another writer preempt the writer, which aborts its sequence, and lets both go on.
+    /// Without `aborting` the abort is left out, as if the kernel did not do its part.
     pub(crate) fn preempted(&mut self, point: &Point, aborting: bool) -> Result<(), String> {
         self.intervene()?;
         let result = if aborting { self.finish_aborted(point) } else { self.writer.run(0) };
@@ -456,7 +456,7 @@ impl<'stage> Players<'stage> {
         };
         let mut forks = 2;
         if point.live.is_some() {
-            // Elsewhere there is nothing to abort, and to go on is what stepping does.
+            // Outside a sequence there is nothing to abort, and going on is the next step anyway.
             self.aborted(point).map_err(at("aborted"))?;
             forks += 1;
         }

@@ -119,7 +119,7 @@ impl Tracee {
     /// # Errors
     /// If processes may not be traced here.
     pub(crate) fn spawn(command: &mut Command, cpu: usize) -> io::Result<Self> {
-        // SAFETY: what is called between fork and exec is async-signal-safe.
+        // SAFETY: the calls between fork and exec are async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 pin(cpu)?;
@@ -136,7 +136,8 @@ impl Tracee {
     /// # Safety
     /// The process may have other threads: `body` allocates nothing and takes no lock.
     pub(crate) unsafe fn fork(cpu: usize, body: impl FnOnce()) -> io::Result<Self> {
-        // SAFETY: the child calls what is async-signal-safe (the caller's promise), then ends.
+        // SAFETY: the child calls only async-signal-safe functions (the caller's promise), then
+        // ends.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: plain system calls.
@@ -200,8 +201,8 @@ impl Tracee {
         self.wait()
     }
 
-    /// Executes one instruction; of the kernel's code in the process (the vDSO's clock), all there
-    /// is: it begins again whenever the kernel's clock has ticked meanwhile, and who steps is slow.
+    /// Executes one instruction; in the vDSO (the clock), the whole function: it starts again
+    /// whenever the kernel's clock has ticked meanwhile, and stepping is slow.
     pub(crate) fn step(&mut self) {
         let stopped = self.go_on(libc::PTRACE_SINGLESTEP, 0);
         assert!(matches!(stopped, Stopped::Trap), "a step ended with {stopped}");
@@ -268,7 +269,7 @@ impl Tracee {
     fn vectors(&self) -> Vec<u8> {
         let mut bytes = vec![0; VECTORS_BYTES];
         let mut place = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: the place is as long as it says.
+        // SAFETY: the buffer has the length in the iovec.
         let result = check(unsafe {
             libc::ptrace(libc::PTRACE_GETREGSET, self.pid, NT_X86_XSTATE, &raw mut place)
         });
@@ -280,7 +281,7 @@ impl Tracee {
     fn set_vectors(&self, bytes: &[u8]) {
         let mut place =
             libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // SAFETY: the kernel reads the place, which is as long as it says.
+        // SAFETY: the kernel reads the buffer, which has the length in the iovec.
         let result = check(unsafe {
             libc::ptrace(libc::PTRACE_SETREGSET, self.pid, NT_X86_XSTATE, &raw mut place)
         });
@@ -349,7 +350,7 @@ impl Tracee {
         maps.lines().filter_map(parse).collect()
     }
 
-    /// Its private memory, and whether there is no file behind it.
+    /// Returns the ranges of its private memory; true for those without a file.
     fn private_memory(&self) -> Vec<(Range<u64>, bool)> {
         let mut mappings = self.mappings();
         mappings.retain(|(_, line)| line.contains(" rw-p "));

@@ -109,7 +109,7 @@ fn check(fixture: &Fixture, console: &Console, via: &str) {
         assert!(text.as_bytes() == theirs.stdout, "{via}: not as babeltrace2 prints it");
     }
     let lines: Vec<&str> = text.lines().collect();
-    // Several handlers are asked of each, of which one knows it.
+    // The kernel calls several handlers for each NMI, of which one handles it.
     let handled = events(&lines, "nmi_handler");
     let handled = handled.iter().filter(|line| line.contains("handled = 1 ")).count();
     assert_eq!(handled, nmis, "{via}");

@@ -2,7 +2,7 @@
 //! us, must print the same to the byte.
 //!
 //! The writers: babeltrace2's own CTF sink (`bt2.rs`), barectf's C tracers (`barectf.rs`),
-//! lttng-tools (`lttng.rs`), and real traces that lie beside the checkout (`real.rs`).
+//! lttng-tools (`lttng.rs`), and real traces next to the checkout (`real.rs`).
 
 use crate::support::compared;
 

@@ -62,9 +62,10 @@ fn traces_of_babeltrace2_read_as_it_reads_them() {
     assert!(lines as u64 >= count, "hardly any events: {lines}");
 }
 
-/// Lines printed if both readers agree. `None` if babeltrace2 fails on what its own sink wrote, as
-/// 2.0.4 does now and then: it aborts (ctf-meta-update-value-storing-indexes.c:65: Assertion
-/// `tgt_fc` failed), or the sink did not align as its metadata says.
+/// Returns the number of lines printed if both readers agree; `None` if babeltrace2 fails on the
+/// output of its own sink, as 2.0.4 does now and then: it aborts
+/// (ctf-meta-update-value-storing-indexes.c:65: Assertion `tgt_fc` failed), or the sink did not
+/// align as its metadata says.
 fn compare(fixture: &Fixture, trace: &Path) -> Option<Result<usize, String>> {
     let theirs = babeltrace(fixture, &[trace]);
     if !theirs.status.success() {

@@ -1,7 +1,7 @@
 //! `trackway print` on folders that are damaged, hostile, or still being written: it prints all
 //! that can be read, names each damage with its file, its packet and its place, and always ends.
 //!
-//! Longer than 600 lines: a table of damages, each with what is printed.
+//! Longer than 600 lines: a table of damages with their messages.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -21,7 +21,7 @@ const DAMAGED: Option<i32> = Some(1);
 /// There is no trace.
 const NO_TRACE: Option<i32> = Some(2);
 
-/// Expects a status, and each of `words` in one line of what was said.
+/// Expects a status, and each of `words` in one line of the messages.
 fn expect(output: &Output, status: Option<i32>, words: &[&str]) {
     let said = talk(output);
     assert_eq!(output.status.code(), status, "{said}");
@@ -143,7 +143,7 @@ fn metadata_that_cannot_be_read_says_line_and_column() {
         assert!(talk(&output).contains("column"), "{}", talk(&output));
         assert!(output.stdout.is_empty());
     }
-    // In words, also what is wrong with JSON.
+    // A fault in JSON is described in words, too.
     let preamble = "\x1e{\"type\":\"preamble\",\"version\":2}\n\x1e{\"type\":";
     for (rest, told) in [
         ("", "line 2, column 9: not JSON: it ends while parsing"),
@@ -155,7 +155,7 @@ fn metadata_that_cannot_be_read_says_line_and_column() {
     }
     let output = printed(&fixture, "", &packet(&[1]));
     expect(&output, DAMAGED, &["trace/metadata: empty"]);
-    // What stands beside a trace that cannot be read is read.
+    // A readable trace next to an unreadable one is read.
     write_trace(&fixture.path("traces/bad"), "/* CTF 1.8 */ trace {", &[]);
     write_trace(&fixture.path("traces/good"), METADATA, &[("stream", &packet(&[7]))]);
     let output = print(&fixture, &[fixture.path("traces")]);
@@ -196,7 +196,7 @@ fn a_stream_cut_short_is_read_up_to_there() {
     }
 }
 
-/// The content is whole, but the file is not what its last packet's size says.
+/// The content is complete, but the file has another size than its last packet says.
 #[test]
 fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
     const PADDING_BYTES: usize = 24;
@@ -245,7 +245,7 @@ fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
     }
 }
 
-/// Bytes behind the last packet are no packet, however few they are.
+/// Bytes after the last packet are no packet, however few they are.
 #[test]
 fn bytes_behind_the_last_packet_are_reported() {
     let fixture = Fixture::new("behind");
@@ -365,7 +365,7 @@ fn a_packet_whose_header_is_damaged_costs_no_other() {
         // What is not read was not lost by the tracer.
         assert!(!talk(&output).contains("discarded"), "{}", talk(&output));
     }
-    // Full of what looks like a packet's beginning: it ends.
+    // A stream full of beginnings of packets: reading ends.
     let magic = packet(&[1])[..4].repeat(1 << 20);
     expect(&printed(&fixture, METADATA, &magic), DAMAGED, &["trace/stream", "packet 0"]);
 }
@@ -488,7 +488,7 @@ fn an_event_whose_text_fills_the_memory_is_damage() {
     stream.truncate(HEADER_BYTES + EVENT_BYTES - 4);
     stream.extend(BITS.to_le_bytes());
     stream.resize(stream.len() + BITS as usize / 8, 0x55);
-    // A small one behind the large one in its packet, and another packet.
+    // A small record after the large one in its packet, and another packet.
     stream.extend(&after[HEADER_BYTES..]);
     let size = 8 * stream.len() as u64;
     set_size(&mut stream, SIZES_AT, size);
@@ -602,8 +602,8 @@ fn more_streams_than_files_may_be_open_are_merged() {
 fn a_trace_being_written_prints_what_is_there() {
     let fixture = Fixture::new("written");
     let trace = fixture.path("trace");
-    // A stream that has nothing yet, one whose packet has its size but not its bytes, and
-    // metadata whose last event is not there yet.
+    // An empty stream, one whose packet has its size but not its bytes, and metadata whose last
+    // event is missing yet.
     let begun = packet(&[4, 5, 6]);
     let begun = &begun[..HEADER_BYTES + EVENT_BYTES + 3];
     let streams: [(&str, &[u8]); 3] = [("a", b""), ("b", begun), ("c", &packet(&[1, 9]))];

@@ -69,7 +69,7 @@ fn where_there_can_be_no_threads_one_does_it_all() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(String::from_utf8_lossy(&output.stdout), text(&fixture, arguments, &trace));
     }
-    // It would not hear of Ctrl-C, and leave what it has begun.
+    // A process that ignores Ctrl-C would leave its unfinished output.
     let out = fixture.path("out");
     let output = single_threaded(&fixture, &["trim", "-o", out.to_str().unwrap()], &trace);
     assert_eq!(output.status.code(), Some(2));
@@ -153,7 +153,7 @@ fn statuses_and_messages_tell_what_happened() {
     }
 }
 
-/// A packet so large that writing it takes longer than to be told to stop.
+/// Writing this packet takes longer than the signal needs to arrive.
 #[test]
 fn a_signal_leaves_nothing_behind() {
     const PACKET_BYTES: u64 = 1 << 40;
@@ -212,7 +212,7 @@ fn pieces_become_one_trace_and_others_lie_beside_it() {
     let output = trim.arg(&trace).arg(&trace).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(text(&fixture, &["print"], &twice), whole);
-    // Another one lies beside it.
+    // A merge with another recording.
     fs::remove_dir_all(fixture.path("trace")).unwrap();
     let other = recorded(&fixture);
     let both = fixture.path("both");

@@ -118,8 +118,8 @@ fn filters_take_the_events_that_they_are_true_of() {
     assert!((1..25).contains(&lines), "{lines} of 25");
 }
 
-/// RUN filters that make no sense. EXPECT nothing but what is wrong, where, and what was perhaps
-/// meant; a hint where it may be meant.
+/// RUN invalid filters. EXPECT only the fault, its position, and a suggestion; a hint where an
+/// event to come may fit.
 #[test]
 fn faults_of_a_filter_are_reported() {
     let fixture = Fixture::new("print-filter-wrong");
@@ -147,8 +147,8 @@ fn faults_of_a_filter_are_reported() {
     assert_eq!(output.status.code(), Some(2), "{}", messages_of(&output));
 }
 
-/// RUN filters whose patterns match no event of the trace, alone and beside one that does. EXPECT
-/// nothing but that, with what was perhaps meant; of a trace without events nothing is said.
+/// RUN filters whose patterns match no event of the trace, alone and with one that does. EXPECT
+/// only that message, with a suggestion; no message for a trace without events.
 #[test]
 fn a_filter_about_nothing_is_refused() {
     let fixture = Fixture::new("print-filter-nothing");
@@ -182,8 +182,8 @@ fn a_filter_about_nothing_is_refused() {
     assert!(output.status.success() && messages_of(&output).is_empty(), "{}", messages_of(&output));
 }
 
-/// RUN trackway filter explain, of an event that is known and of one in a trace. EXPECT the tree,
-/// what the frame has, bytecode, and machine code where it is made.
+/// RUN trackway filter explain, of a known event and of one in a trace. EXPECT the tree, the
+/// frame's fields, bytecode, and machine code where it is supported.
 #[test]
 fn filters_are_explained() {
     let fixture = Fixture::new("filter-explain");
@@ -222,7 +222,7 @@ fn filters_are_explained() {
             assert!(text.contains("endbr64") && text.contains("cmp rsi,1F4h"), "{text}");
         }
     }
-    // And what else must be as it is in the events that the code is for.
+    // And the other conditions on events for which the code is valid.
     let filter = "shop:sale: state == \"busy\" && any(parts > 20)";
     let output = fixture.trackway(&["filter", "explain", filter]).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -237,8 +237,8 @@ fn filters_are_explained() {
     assert!(message.contains("no kind of event has such a name"), "{message}");
 }
 
-/// Filters in C on `shop:sale`, how many of the 20 events they take, and how many of all 25: those
-/// of the other kind count that have what is read.
+/// Filters in C on `shop:sale`, with the number of the 20 events that they pass, and of all 25:
+/// events of the other kind count if they have the fields.
 const FILTERS_IN_C: [(&str, usize, usize); 6] = [
     ("return sale->number < 3;", 3, 6),
     ("return sale->state == SHOP_SALE_STATE_BUSY && sale->change < 0;", 1, 1),
@@ -249,7 +249,7 @@ const FILTERS_IN_C: [(&str, usize, usize); 6] = [
 ];
 
 /// RUN a header of a trace's events, filters that include it through clang, and a print with each.
-/// EXPECT as many events as each is true of; what cannot be meant is said.
+/// EXPECT as many events as each filter is true of; a refusal of invalid ones.
 // Longer than 70 lines: a table.
 #[test]
 fn filters_in_c_take_the_events_that_they_are_true_of() {

@@ -101,8 +101,8 @@ fn an_ended_trace_is_shown_and_what_is_no_folder_refused() {
     assert_eq!(follow(fixture.path("nothing")).status.code(), Some(2));
 }
 
-/// RUN a follower with filters on what no event of the trace is or has so far. EXPECT that to be
-/// said, and the others shown; what was perhaps meant otherwise is refused.
+/// RUN a follower with filters on events that the trace lacks so far. EXPECT a notice, and the
+/// other events; a filter with a likely typing error is refused.
 #[test]
 fn filters_on_events_to_come_are_accepted() {
     let fixture = Fixture::new("follow-filters");
@@ -140,7 +140,7 @@ int main(void) {
 }
 "#;
 
-/// A program that ticks when it is told to, being recorded. Both end with this.
+/// A recorded program that ticks on request. Dropping it ends both.
 struct Recorded<'w> {
     fixture: &'w Fixture,
     trace: PathBuf,
@@ -228,7 +228,7 @@ impl Follower {
         fs::read_to_string(&self.messages).expect("text")
     }
 
-    /// Waits for its end: the exit status, how many ticks it showed, and what it said.
+    /// Waits for its end; returns the exit status, the number of shown ticks, and the messages.
     fn finish(mut self) -> (Option<i32>, usize, String) {
         let mut child = self.child.take().expect("it was not waited for");
         let mut status = None;
@@ -376,7 +376,8 @@ fn a_range_whose_events_may_be_in_memory_still_is_said_to_be_incomplete() {
     let fixture = Fixture::new("follow-end-killed");
     let mut recorded = Recorded::start(&fixture);
     recorded.tick();
-    // So soon after what is there that it is reached before the traces are known to have ended.
+    // So soon after the present events that the follower reaches it before it can know that the
+    // traces have ended.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
     let end = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
     let trace = recorded.kill();
@@ -467,8 +468,8 @@ fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
         let before = looks();
         wait_for("looks", || looks() >= before + looks_to_pass);
     };
-    // What has come is looked at for a second or two. Then only how far the recorder is, in the
-    // few bytes of `trackway/live`.
+    // The follower checks the files for a second or two. Then it reads only the recorder's
+    // position, in the few bytes of `trackway/live`.
     const LOOKS: u64 = 10;
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };

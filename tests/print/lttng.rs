@@ -69,7 +69,7 @@ fn compare(fixture: &Fixture, session: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Events of the application's own: LTTng adds what libraries it has loaded.
+/// Counts the application's own events: LTTng adds the libraries that it has loaded.
 fn emitted(text: &str) -> usize {
     text.lines().filter(|line| !line.contains(" lttng_ust_statedump:")).count()
 }

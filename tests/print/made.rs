@@ -50,7 +50,7 @@ fn event(number: u32) -> Vec<u8> {
     [&0_u32.to_le_bytes()[..], &time, &number.to_le_bytes()].concat()
 }
 
-/// Puts a number where a packet says its size (`SIZES_AT`) or its content's (8 behind it).
+/// Puts a number in place of a packet's size (`SIZES_AT`) or its content's (8 bytes further).
 pub(crate) fn set_size(packet: &mut [u8], at: usize, bits: u64) {
     packet[at..at + 8].copy_from_slice(&bits.to_le_bytes());
 }

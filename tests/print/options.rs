@@ -89,7 +89,7 @@ fn times(fixture: &Fixture, options: &[&str], trace: &[PathBuf]) -> Vec<String> 
     text.lines().filter_map(time).collect()
 }
 
-/// Ranges of a trace's times, in all forms in which they can be asked for.
+/// Compares ranges of a trace's times, in all forms of the options.
 fn compare_ranges(fixture: &Fixture, trace: &[PathBuf]) {
     for form in [&["--clock-seconds"][..], &["--clock-date"], &["--clock-date", "--clock-gmt"]] {
         let times = times(fixture, form, trace);
@@ -143,7 +143,7 @@ fn recorded(fixture: &Fixture) -> PathBuf {
     recording.trace
 }
 
-/// Real traces, if they are beside the checkout.
+/// Returns the real traces next to the checkout, if they are there.
 fn shared(name: &str) -> Option<PathBuf> {
     let path = source_dir().join("../shared/traces").join(name);
     let path = fs::canonicalize(path).ok().filter(|path| Path::is_dir(path));

@@ -125,7 +125,7 @@ fn options_of_babeltrace2_do_what_they_do_there() {
                 .output()
                 .expect("timeout runs");
             if !theirs.status.success() {
-                // E.g. traces whose clocks have nothing to do with each other.
+                // For example, traces with unrelated clocks.
                 refused += 1;
                 continue;
             }

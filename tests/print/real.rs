@@ -1,4 +1,4 @@
-//! Real traces beside the checkout, in `../shared/traces`.
+//! Real traces next to the checkout, in `../shared/traces`.
 
 use std::path::Path;
 
@@ -29,8 +29,8 @@ fn compare(fixture: &Fixture, trace: &Path) {
     let (ours, theirs) = (print(fixture, &[trace]), babeltrace(fixture, &[trace]));
     assert!(!theirs.stdout.is_empty(), "babeltrace2 on {trace:?}: {}", talk(&theirs));
     // In `synctraces`, packets end later than the next one's first event. babeltrace2 2.0.4 gives
-    // up there ("Youngest upstream message iterator wrapper's timestamp is less than …"): what it
-    // has printed by then must be the beginning of what we print.
+    // up there ("Youngest upstream message iterator wrapper's timestamp is less than …"): its
+    // output by then must be the beginning of ours.
     if !theirs.status.success() && talk(&theirs).contains("Youngest upstream message iterator") {
         let both = ours.stdout.get(..theirs.stdout.len()).unwrap_or(&ours.stdout);
         assert!(both == theirs.stdout, "{trace:?}: {}", first_difference(both, &theirs.stdout));

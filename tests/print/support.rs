@@ -83,8 +83,8 @@ pub(crate) fn first_difference(trackway: &[u8], babeltrace2: &[u8]) -> String {
     )
 }
 
-/// Compares both readers' output for the same arguments: standard output to the byte, and what
-/// they say of losses. `Err` tells the difference.
+/// Compares both readers' output for the same arguments: standard output to the byte, and the
+/// reported losses. `Err` describes the difference.
 pub(crate) fn compared(trackway: &Output, babeltrace2: &Output) -> Result<(), String> {
     if trackway.stdout != babeltrace2.stdout {
         let difference = first_difference(&trackway.stdout, &babeltrace2.stdout);

@@ -4,8 +4,8 @@
 //! lockless buffers (for RISC-V, too, in `make arch`). On a whole machine (`make arch`), with a
 //! kernel of its own: by sequence. The traces are read here, by the reader for this processor.
 //!
-//! An emulator on x86-64 does what it does in x86-64's order: what weaker orders would show is the
-//! models' business (`crates/ring/tests/loom`, docs/design/0006-weak-memory.md).
+//! An emulator on x86-64 runs with x86-64's memory order; the models check weaker orders
+//! (`crates/ring/tests/loom`, docs/design/0006-weak-memory.md).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use std::process::Command;
 
 use trackway_tests::{Fixture, Recording, Summary, has, machine, skipped, source_dir};
 
-/// A processor, and what there is for it in Debian.
+/// A processor, and its packages in Debian.
 struct Processor {
     name: &'static str,
     compiler: &'static str,
@@ -89,7 +89,7 @@ impl Processor {
         let mut command = fixture.command(self.emulator);
         command.env("QEMU_LD_PREFIX", self.prefix).arg(folder.join("trackway"));
         command.args(["record", "-o"]).arg(&trace).args(options);
-        // The host's loader refuses our library, and says so; the emulated one takes it.
+        // The host's loader refuses our library, with a message; the emulated one accepts it.
         command.arg("--").arg(self.emulator).args(program);
         let recording = Recording::new(trace, command.output().expect("it runs"));
         assert!(recording.output.status.success(), "{options:?}: {}", recording.messages());
@@ -149,7 +149,7 @@ impl Processor {
         check(&fixture, &recording.trace, &recording.summary, "killed");
     }
 
-    /// Values of all kinds, from a Rust program, are what they are on this processor.
+    /// Checks that values of all kinds, from a Rust program, are the same as on this processor.
     fn records_equal_values(&self) {
         let Some(folder) = self.programs() else { return };
         let theirs = folder.join("examples/values");
@@ -201,8 +201,8 @@ fn counts(text: &str) -> (u64, u64) {
     started.zip(returned).unwrap_or_else(|| panic!("no counts: {text}"))
 }
 
-/// Numbers of each stream's events in a printed trace, in its order. Texts must be what was
-/// written.
+/// Returns the numbers of each stream's events in a printed trace, in its order. Texts must be as
+/// they were written.
 fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
     let mut numbers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for line in text.lines() {
@@ -275,7 +275,8 @@ fn preload_helpers_work_on_riscv() {
     RISCV64.preloads();
 }
 
-/// Names and fields of printed events: without what differs from run to run, times and contexts.
+/// Returns the names and fields of printed events, without times and contexts, which differ from
+/// run to run.
 fn events_of(fixture: &Fixture, trace: &Path) -> Vec<String> {
     let output = fixture.trackway(&[OsStr::new("print"), trace.as_os_str()]).output();
     let text = output.expect("trackway runs").stdout;
@@ -288,7 +289,7 @@ fn events_of(fixture: &Fixture, trace: &Path) -> Vec<String> {
     events.collect()
 }
 
-/// The file system of a machine: its programs, the libraries that they need, and what it does.
+/// Returns the file system of a machine: its programs, the libraries that they need, and its plan.
 fn make_file_system(fixture: &Fixture, folder: &Path, plan: &str) -> PathBuf {
     let root = fixture.path("root");
     for folder in ["bin", "lib"] {

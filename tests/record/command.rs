@@ -215,9 +215,9 @@ fn under_sudo_command_and_trace_are_the_invoking_users() {
     assert!(window.exists(), "the user's window served");
 }
 
-/// RUN under sudo, with kernel events where they are to be had, a command that looks at its
-/// recorder's descriptors; under what only looks like sudo. EXPECT that it finds what is the user's
-/// in its environment, and what root has opened nowhere; a refusal.
+/// RUN under sudo, with kernel events where possible, a command that lists its recorder's
+/// descriptors; and under a fake sudo. EXPECT that its environment is the user's, and that it has
+/// no descriptor that root has opened; a refusal under the fake one.
 #[test]
 fn under_sudo_the_command_has_what_is_the_users_and_nothing_of_roots() {
     if !trackway_tests::is_root() {
@@ -516,8 +516,7 @@ int main(void) {
     }
 }
 
-/// A second after the start and each second: what there is so far, in place of the line before.
-/// Emits on one CPU and then, once it has read something, on another.
+/// Program that emits on one CPU and then, once it has read something, on another.
 const MOVER: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
@@ -640,7 +639,7 @@ fn the_status_line_shows_on_a_terminal() {
     }
     let fixture = Fixture::new("status-line");
     let trackway = build_dir().join("trackway");
-    // script(1) gives the command a terminal, whose output it copies.
+    // script(1) gives the command a terminal, and copies its output.
     let line = format!("{} record -o trace -- sleep 2.5", trackway.display());
     let output = fixture.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -686,7 +685,7 @@ int main(void) {
     let messages = recording.messages();
     assert_eq!((recording.summary.recorded, recording.summary.lost), (1, 5), "{messages}");
     assert!(!messages.contains("cut to fit"), "{messages}");
-    // Nothing was cut: nothing is said.
+    // Nothing was cut, so there is no message.
     let recording = fixture.record(&[], &["true"]);
     assert!(!recording.messages().contains("cut to fit"), "{}", recording.messages());
     // A flight recorder has cut more than its trace holds.

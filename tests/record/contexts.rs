@@ -1,5 +1,5 @@
-//! Contexts that programs set (`<trackway/context.h>`, the crate's `context!`): recorded with their
-//! events, and asked for by filters.
+//! Contexts that programs set (`<trackway/context.h>`, the crate's `context!`), in their events and
+//! in filters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +53,7 @@ const PROGRAM: [(u32, Values<'static>); 12] = [
     (3, [Some("3"), Some(LONG), Some("-2.5"), Some("-7")]),
     (4, [Some("18446744073709551615"), None, Some("-2.5"), Some("-7")]),
     (5, [Some("5"), Some("\"\""), Some("-2.5"), Some("-7")]),
-    // No room for values beside the longest payload.
+    // No room for values after the longest payload.
     (6, [None; 4]),
     (7, [Some("5"), Some("\"0123456789012345678901234567890\""), None, Some("-7")]),
     // In a fork child.
@@ -69,7 +69,7 @@ fn expected(of: &[(u32, Values<'_>)]) -> BTreeMap<u32, String> {
 }
 
 /// RUN a program that sets contexts of all kinds, in threads and fork children. EXPECT each event
-/// with what its thread had, also from babeltrace2, and from a preloaded program.
+/// with the values of its thread, also from babeltrace2, and from a preloaded program.
 #[test]
 fn events_have_the_contexts_of_their_threads() {
     let fixture = Fixture::new("contexts");
@@ -89,8 +89,8 @@ fn events_have_the_contexts_of_their_threads() {
     }
 }
 
-/// RUN the program with other contexts before those of the program, and with filters besides.
-/// EXPECT that each is what it is.
+/// RUN the program with other contexts before those of the program, and with filters in addition.
+/// EXPECT the right value of each.
 #[test]
 fn contexts_of_programs_stand_beside_others() {
     let fixture = Fixture::new("contexts-beside");
@@ -165,8 +165,8 @@ fn filters_ask_for_contexts_of_programs() {
     assert_eq!((recording.summary.recorded, recording.summary.lost), (0, 0));
 }
 
-/// RUN a filter in C of two alternatives, for a context that is a number in some records, and for
-/// those that have a text. EXPECT each record to be asked the first that it has all for.
+/// RUN a filter in C of two alternatives, for records whose context is a number, and for those
+/// whose context is a text. EXPECT the first alternative that fits to decide on each record.
 fn filters_in_c_ask_for_them(fixture: &Fixture, trace: &Path) {
     const FILTER: &str = "#include <trackway/filter.h>\n\
         struct by_user { trackway_string user; };\n\
@@ -238,7 +238,7 @@ fn sessions_keep_contexts_of_programs() {
     assert!(fixture.print(&fixture.path("again")).contains("_app_myapp_user = { \"alice\" }"));
 }
 
-/// RUN lists of contexts that make no sense. EXPECT what is wrong, before anything begins.
+/// RUN invalid lists of contexts. EXPECT the fault, before anything begins.
 #[test]
 fn unknown_contexts_are_refused() {
     let fixture = Fixture::new("contexts-refused");

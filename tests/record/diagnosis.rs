@@ -255,7 +255,7 @@ fn a_process_in_another_window_is_named_as_such() {
     let [outside, inside] = [&outside, &inside].map(|one| vec![u64::from(one.0.id())]);
     let expected = [("other-window", outside), ("not-executed", inside.clone())];
     assert_eq!(found, expected.map(|(code, pids)| (code.to_owned(), pids)));
-    // Nothing is claimed by who looks into another window than the session's.
+    // A command with another window than the session's gives no reasons.
     let mut status = fixture.trackway(&["session", "status", "s"]);
     let output = status.env("TRACKWAY_WINDOW_DIR", other.window_dir()).output();
     let text = String::from_utf8(output.expect("it runs").stdout).expect("text");

@@ -45,7 +45,8 @@ impl EnvironmentTest {
         Self { trace, ..self }
     }
 
-    /// `trackway record OPTIONS -- PROGRAM ARGUMENTS`, behind another program where one is given.
+    /// Returns `trackway record OPTIONS -- PROGRAM ARGUMENTS`, through a wrapper where one is
+    /// given.
     fn recorder(&self, wrapper: &[&str], options: &[&str], arguments: &[&str]) -> Command {
         let mut command = vec![self.program.to_str().expect("a path of text")];
         command.extend(arguments);
@@ -84,7 +85,7 @@ impl EnvironmentTest {
         assert_eq!(self.steps.counts().emitted(), 0, "the command ran: {}", about(&recording));
     }
 
-    /// A recording with the program's own status, whose numbers add up.
+    /// Makes a recording with the program's own exit status, whose counts must add up.
     fn is_recorded(&self, wrapper: &[&str], options: &[&str], count: &str) -> Recording {
         let recording = self.record(wrapper, options, &["steps", count, "7"]);
         assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
@@ -103,7 +104,7 @@ fn about(recording: &Recording) -> String {
     format!("{}: {}", recording.output.status, recording.messages())
 }
 
-/// `command` behind another program, with everything that was set for it.
+/// Returns `command` run by a wrapper, with its environment and folder.
 fn wrapped(wrapper: &[&str], command: Command) -> Command {
     let Some((first, rest)) = wrapper.split_first() else { return command };
     let mut all = Command::new(first);
@@ -120,8 +121,8 @@ fn wrapped(wrapper: &[&str], command: Command) -> Command {
     all
 }
 
-/// The wrapper that runs a command in a mount namespace of its own, after the shell commands
-/// `setup`; `None` (said so) where that cannot be had.
+/// Returns the wrapper that runs a command in a mount namespace of its own, after the shell
+/// commands `setup`; or `None`, after printing the reason, where that is impossible.
 fn in_namespace(setup: &str) -> Option<Vec<String>> {
     let options: &[&str] = if is_root() { &["-m"] } else { &["-r", "-m"] };
     let probe = Command::new("unshare").args(options).arg("true").output();
@@ -344,7 +345,7 @@ fn address_space_may_be_limited() {
         assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
         test.steps.check(&test.fixture, &recording);
     }
-    // More than the program can map: it records what it can, and counts the rest.
+    // More than the program can map: it records as much as it can, and counts the rest.
     let test = EnvironmentTest::new("address-space-lost");
     let program = test.program.to_str().unwrap();
     let command = ["prlimit", "--as=41943040", program, "steps", "900000", "7"];
@@ -581,8 +582,8 @@ fn an_interrupt_from_the_terminal_reaches_the_command_and_the_trace_is_complete(
     }
 }
 
-/// RUN a command that ignores SIGTERM, or stands still, and send the recorder two signals. EXPECT
-/// the recording ended, what was emitted until then in its trace, and the command alive.
+/// RUN a command that ignores SIGTERM, or is suspended, and send the recorder two signals. EXPECT
+/// the recording ended, the events so far in its trace, and the command alive.
 #[test]
 fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
     const IGNORING: [&str; 4] = ["sh", "-c", "trap '' TERM HUP; exec \"$@\"", "sh"];

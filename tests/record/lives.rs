@@ -1,7 +1,7 @@
 //! Life of traced programs: forks, execs, signals, sudden death, modules that come and go. Events
 //! are recorded or counted, never corrupted.
 //!
-//! The programs are in `tests/lives/`; `trackway_tests::steps` says what is checked of each.
+//! The programs are in `tests/lives/`; `trackway_tests::steps` has the checks.
 //!
 //! Longer than 600 lines: each test is a life of a process, by the same program.
 
@@ -262,8 +262,8 @@ fn handlers_trace_before_during_and_after_the_librarys_start() {
     }
 }
 
-/// A program in namespaces that it makes, as root and as who cannot make them but in a user
-/// namespace.
+/// Records a program in namespaces that it makes: as root, and as a user who can make them only in
+/// a user namespace.
 fn in_namespaces(mode: &str, check: impl Fn(&Life, &Recording)) {
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let both = is_root() && has("setpriv");
@@ -316,7 +316,7 @@ fn wrapped(wrapper: &[&str], command: &std::process::Command) -> std::process::C
 fn a_program_in_a_user_namespace_is_recorded_with_what_it_starts() {
     in_namespaces("user", |_, recording| {
         assert_eq!(recording.summary.recorded + recording.summary.lost, 100 + 201 + 100 + 10);
-        // The parent, its child, and what that becomes.
+        // The parent, its child, and the program that the child executes.
         assert_eq!(recording.summary.processes, 3, "{}", about(recording));
     });
 }
@@ -359,7 +359,7 @@ fn a_program_that_stood_still_with_its_recorder_loses_nothing() {
     recorder.signal(libc::SIGSTOP);
     std::thread::sleep(std::time::Duration::from_secs(6));
     recorder.signal(libc::SIGCONT);
-    // It renews its lease before the program looks at it.
+    // The recorder renews its lease before the program reads it.
     std::thread::sleep(std::time::Duration::from_millis(300));
     send(program, libc::SIGCONT);
     life.steps.wait_more(1000);
@@ -392,7 +392,7 @@ fn children_killed_at_any_moment_leave_whole_records() {
     let recording = life.fixture.record_steps(&life.steps, &[], &command);
     assert!(recording.output.status.success(), "{}", about(&recording));
     life.steps.check_killed(&life.fixture, &recording);
-    // A kill in the fallback leaves a claim behind, which must not cost the next ones.
+    // A kill in the fallback leaves a claim, which must not cost the next recordings events.
     let life = Life::new("killed-claims", "lives/processes.c");
     let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
     let command = life.wrapped(&without, &["killed", "15"]);

@@ -62,7 +62,8 @@ impl UserTrace {
 }
 
 impl Users {
-    /// `None`, said so: there cannot be two users here.
+    /// Makes a fixture of two users; returns `None`, after printing the reason, where that is
+    /// impossible.
     fn new(name: &str, linked: bool) -> Option<Self> {
         if !is_root() || !has("setpriv") || !has("unshare") {
             skipped("only root can become another user");
@@ -80,7 +81,7 @@ impl Users {
             return None;
         }
         let steps = Steps::new(&fixture, "steps");
-        // Both users make their windows and write what the test reads.
+        // Both users make their windows and write the files that the test reads.
         for path in [fixture.window_dir(), fixture.path("").as_path()] {
             fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).expect("for all");
         }
@@ -528,7 +529,8 @@ fn a_process_at_its_data_limit_can_leave_root() {
     }
 }
 
-/// Locks all of its memory, present and future, and becomes another user, who may lock little.
+/// Program that locks all of its memory, present and future, and becomes another user, who may lock
+/// little.
 const LOCKED: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -44,7 +44,8 @@ fn compile(fixture: &Fixture) -> String {
     program.to_str().expect("a path").to_owned()
 }
 
-/// Numbers of each thread's events, in the order of the trace. Texts must be what was written.
+/// Returns the numbers of each thread's events, in the order of the trace. Texts must be as they
+/// were written.
 fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
     let mut numbers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for line in text.lines() {
@@ -140,9 +141,9 @@ fn another_word_is_refused_with_the_ways_there_are() {
     assert!(WAYS.iter().all(|way| messages.contains(way)), "{messages}");
 }
 
-/// The paper's algorithm has no remedy for a writer that is killed between reserve and commit: what
-/// it was among is lost. That is found, said and counted; what is recorded is whole. The other two
-/// ways have no such state.
+/// The lockless writer path has no remedy for a writer that is killed between reserve and commit:
+/// the events around the hole are lost. The loss is detected, reported and counted; the recorded
+/// events are complete. The other two writer paths have no such state.
 #[test]
 fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
     /// About every second kill hits a writer there, so many in a row do not miss.
@@ -154,7 +155,7 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
             let fixture = Fixture::new("reserve-killed");
             let program = compile(&fixture);
             let script = format!("{program} 0 2 for-ever & sleep 0.05; kill -9 $!; wait");
-            // So that there is little to be looked at.
+            // A small buffer, so that there is little to scan.
             let small = ["--overwrite", "--buffer-size=128K", "--sub-buffers=4"];
             let options = [&["--on=app:*", "--reserve", way][..], &small].concat();
             let recording = fixture.record(&options, &["sh", "-c", &script]);

@@ -15,10 +15,10 @@ use trackway_window::{Allocator, READABLE_BYTES, Window};
 
 /// Events that the program emits.
 const EVENTS: u64 = 100_000;
-/// Above those of a system whose limits are lower: what one takes of a file system for a test.
+/// Above the limits of systems with lower ones: the part of a file system that a test may use.
 const PUSHED_BYTES: u64 = READABLE_BYTES + (16 << 20);
 
-/// Bytes of the window by access, as the program has said it first.
+/// Returns the bytes of the window by access, as the program printed them first.
 fn mapped(output: &str, access: &str) -> u64 {
     let parts = output.lines().filter_map(|line| line.strip_prefix("window: "));
     let sizes = parts.filter_map(|part| {
@@ -68,7 +68,7 @@ fn memcheck_looks_for_leaks_and_ends() {
     assert_eq!(recording.summary.recorded + recording.summary.lost, EVENTS, "{messages}");
     assert!(messages.contains("definitely lost: 50,000 bytes in 500 blocks"), "{messages}");
     assert!(!messages.contains("Invalid "), "{messages}");
-    // Nothing behind the file's end, where each page costs memcheck a signal.
+    // No page beyond the file's end, where each page costs memcheck a signal.
     let readable = mapped(&beginning(&output), "rw-s");
     assert!((1..READABLE_BYTES).contains(&readable), "{readable} bytes: {output}");
 }
@@ -167,8 +167,9 @@ fn window_file(fixture: &Fixture) -> PathBuf {
     entries.map(|entry| entry.path()).next().expect("a window")
 }
 
-/// Takes what a program has readable of the window, so that a session's memory lies beyond it. The
-/// memory is given back at once, but not its place. `None`: there is no room here.
+/// Uses up the part of the window that a program has mapped readable, so that a session's memory
+/// lies beyond it. The memory is released at once, but not its addresses. Returns `None` where
+/// there is no room.
 fn push_beyond_what_is_readable(fixture: &Fixture) -> Option<()> {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("a path");
     let path = window_file(fixture);
@@ -183,8 +184,8 @@ fn push_beyond_what_is_readable(fixture: &Fixture) -> Option<()> {
     Some(())
 }
 
-/// A session over a program that runs already, with memory beyond what it has readable: recorded
-/// and lost events.
+/// Runs a session over a program that runs already, with memory beyond the readable part; returns
+/// recorded and lost events.
 fn record_beyond(fixture: &Fixture, mode: &str) -> Option<(u64, u64, String)> {
     let mut program = Waiting::start(fixture, mode);
     if program.child.try_wait().expect("its status").is_some_and(|s| s.code() == Some(77)) {

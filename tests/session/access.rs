@@ -88,8 +88,8 @@ fn a_folder_of_sockets_with_too_long_a_path_is_refused() {
     assert_eq!(fs::read_dir(folder).expect("a folder").count(), 0);
 }
 
-/// RUN create in, and into, a folder whose path is not UTF-8; record into one. EXPECT why, and
-/// nothing made; that what is recorded is listed, and ended, all the same.
+/// RUN create in, and into, a folder whose path is not UTF-8; record into one. EXPECT the reason,
+/// and nothing made; that the recording is listed, and can be ended, all the same.
 #[test]
 fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     let test = SessionTest::new("session-not-utf-8");
@@ -148,8 +148,8 @@ fn the_recorder_keeps_nothing_of_its_caller_open() {
     test.ok("session destroy");
 }
 
-/// RUN status where the recorder has as many open files as it may. EXPECT to be told so at once, as
-/// what may take long is, and to be answered as soon as there are some again.
+/// RUN status where the recorder has as many open files as it may. EXPECT a message at once,
+/// because the wait may be long, and an answer as soon as descriptors are free.
 #[test]
 fn clients_beyond_the_descriptor_limit_get_a_message() {
     if !trackway_tests::has("prlimit") {
@@ -228,8 +228,8 @@ fn root_asks_another_user_s_sessions() {
     assert!(ours.env("TRACKWAY_RUN_DIR", &elsewhere).status().expect("it runs").success());
 }
 
-/// RUN trackway record under sudo(8); list, status and destroy under it. EXPECT that they find what
-/// it records, which is the user's who called.
+/// RUN trackway record under sudo(8); list, status and destroy under it. EXPECT that they find its
+/// recording, which belongs to the invoking user.
 #[test]
 fn recordings_under_sudo_are_found_under_sudo() {
     if !is_root() {

@@ -21,8 +21,8 @@ fn a_program_that_allows_it_waits_and_loses_nothing() {
     assert_all_there(&test.numbers("trace"), &steps);
 }
 
-/// RUN a program without, while the recorder stands still. EXPECT it comes to its end meanwhile,
-/// and what found no room is counted.
+/// RUN a program without it, while the recorder is suspended. EXPECT that the program ends
+/// meanwhile, and that events without room are counted.
 #[test]
 fn a_program_that_does_not_allow_it_never_waits() {
     let test = SessionTest::new("session-not-blocking");

@@ -46,8 +46,8 @@ fn events_are_switched_off_and_on_between_two_numbers() {
     }
 }
 
-/// RUN event off of rules that are there, and of exclusions. EXPECT that they are taken back, and
-/// what the other rules say is so.
+/// RUN event off of existing rules, and of exclusions. EXPECT that they are removed, and that the
+/// other rules hold.
 #[test]
 fn rules_are_taken_back() {
     let test = SessionTest::new("session-take-back");
@@ -76,8 +76,8 @@ fn rules_are_taken_back() {
     assert_none_there(&numbers, 0, 20..30);
 }
 
-/// RUN create, event on, channel add and load with rules that no event matches. EXPECT that it is
-/// said, with what is like them, and is no error; nothing of rules that match, or that exclude.
+/// RUN create, event on, channel add and load with rules that no event matches. EXPECT a notice
+/// with similar names, and no error; no notice of rules that match, or that exclude.
 #[test]
 fn rules_that_match_nothing_yet_are_said() {
     let test = SessionTest::new("session-unmatched");
@@ -135,7 +135,7 @@ fn events_are_switched_under_threads_that_emit() {
     let of = |counts: &BTreeMap<u32, u64>, stream: u32| counts.get(&stream).copied().unwrap_or(0);
     for stream in 0..4 {
         for (begin, end) in &on {
-            // The first one may have looked at what is on before it was switched.
+            // The first event may have loaded its enable word before the switch.
             assert_there(
                 &numbers,
                 stream,
@@ -182,8 +182,8 @@ fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
     assert_all_there(&test.numbers("trace"), &steps);
 }
 
-/// RUN channel add and remove while threads count. EXPECT each channel has what was emitted while
-/// it was there, and the first has all.
+/// RUN channel add and remove while threads count. EXPECT each channel to have the events from its
+/// time, and the first to have all.
 #[test]
 fn channels_come_and_go_while_programs_emit() {
     let test = SessionTest::new("session-channels");

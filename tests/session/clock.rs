@@ -27,8 +27,8 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 }
 "#;
 
-/// RUN snapshots before and after the clock of the day is set back. EXPECT each event once where
-/// they are merged, at the same time, in order: what is recorded has a clock that is never set.
+/// RUN snapshots before and after the wall clock is set back. EXPECT each event once where they are
+/// merged, at the same time, in order: traces use a clock that is never set.
 #[test]
 fn a_clock_that_is_set_back_does_not_reorder_events() {
     let test = SessionTest::new("session-stepped");
@@ -80,8 +80,8 @@ fn nothing_is_lost_while_everything_sleeps() {
     assert_all_there(&test.numbers("trace"), &steps);
 }
 
-/// RUN a recorder that is stopped while a program goes on. EXPECT that clients say so and how to go
-/// on; that the program goes on; that what comes after the recorder does is recorded.
+/// RUN a recorder that is suspended while a program goes on. EXPECT that clients report it, with a
+/// hint; that the program goes on; that events after the recorder's return are recorded.
 #[test]
 fn a_recorder_that_stands_still_is_said_to() {
     let test = SessionTest::new("session-stopped-recorder");
@@ -106,8 +106,8 @@ fn a_recorder_that_stands_still_is_said_to() {
     assert_there(&test.numbers("trace"), 0, begin..steps.counts().emitted());
 }
 
-/// RUN a recorder that is stopped for longer than programs take it to be alive. EXPECT that this is
-/// said when it goes on, and with the numbers at the end, which do not count what is missing.
+/// RUN a recorder that is suspended for longer than its lease. EXPECT a message when it goes on,
+/// and with the counts at the end, which do not include the missing events.
 #[test]
 fn uncounted_events_of_a_suspended_recorder_are_reported() {
     let test = SessionTest::new("session-standstill");
@@ -123,8 +123,8 @@ fn uncounted_events_of_a_suspended_recorder_are_reported() {
     assert!(talk.contains("3 events recorded") && talk.contains(said), "{talk}");
 }
 
-/// The program in this mode, in a time namespace of its own, whose CLOCK_MONOTONIC is days ahead;
-/// `None` (said so) where that cannot be had.
+/// Returns the program in this mode, in a time namespace whose CLOCK_MONOTONIC is days ahead; or
+/// `None`, after printing the reason, where that is impossible.
 fn ahead_of_time(test: &SessionTest, steps: &Steps, mode: &str, argument: u64) -> Option<Command> {
     let namespace: &[&str] = if is_root() { &[] } else { &["--map-root-user"] };
     let of_time = ["--time", "--fork", "--monotonic", "1000000", "--"];

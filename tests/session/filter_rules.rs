@@ -1,5 +1,5 @@
-//! Filters as users say them: on the command line, in files, to sessions that are there. What is
-//! wrong with one is said before anything begins. (Which events they let pass: `filters.rs`.)
+//! Filters as users write them: on the command line, in files, to existing sessions. An invalid
+//! filter is refused before anything begins. (`filters.rs` tests the events that they pass.)
 
 use std::fs;
 
@@ -33,9 +33,8 @@ fn saved(test: &SessionTest, session: &str) -> String {
     line.unwrap_or("none").to_owned()
 }
 
-/// RUN record with filters that make no sense, as text, for any event, and for those that the
-/// program is known to have. EXPECT status 125, what is wrong with its place, no trace, and that
-/// the command did not run.
+/// RUN record with invalid filters: as text, for any event, and for the program's known events.
+/// EXPECT status 125, the fault with its position, no trace, and that the command did not run.
 #[test]
 fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
     let test = SessionTest::new("session-filter-refused");
@@ -54,7 +53,7 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
         ),
         ("numbr > 5", "^^^^^\nunknown field 'numbr' of life:step; did you mean 'number'?\n"),
         ("life: number == \"a*\"", "an integer is not compared with a string"),
-        // What the program has its file says: no other event need come.
+        // The program's file lists its events: no other event need come.
         ("zzz == 1", "^^^\nunknown field 'zzz': no event that this is for has it"),
         ("number > 3 && who > 3 && zzz > 1", "^^^\nno event has all that this names: "),
         ("$ctx.vtd == 7", "did you mean '$ctx.vtid'?"),
@@ -83,7 +82,7 @@ fn filters_on_unknown_events_are_accepted() {
     for filter in filters {
         ok(&test, &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"]);
     }
-    // What this program has is known now, and what others have that it may start is not.
+    // This program's events are known now; those of programs that it may start are not.
     for (filter, hint) in [
         ("web:*: status >= 400", None),
         ("who & 1 == 1", Some("'==' binds more strongly than '&'")),
@@ -160,7 +159,7 @@ fn files_have_filters_that_a_person_writes() {
 }
 
 /// RUN event on and off with filters. EXPECT that a rule's filter changes with it, and goes with
-/// it; that one that makes no sense changes nothing, as those of create and channel add do.
+/// it; that an invalid one changes nothing, as with create and channel add.
 #[test]
 fn a_rules_filter_changes_and_goes_with_it() {
     let test = SessionTest::new("session-filter-event");
@@ -214,8 +213,8 @@ fn program(more: &str) -> String {
     )
 }
 
-/// RUN record with filters on a program that has never run, linked in several ways, and built anew
-/// with another field. EXPECT that its file says what there is.
+/// RUN record with filters on a program that has never run, linked in several ways, and rebuilt
+/// with another field. EXPECT that its file provides its events.
 #[test]
 fn events_of_a_program_are_known_before_it_runs() {
     let test = SessionTest::new("session-filter-file-says");
@@ -243,7 +242,7 @@ fn events_of_a_program_are_known_before_it_runs() {
         assert!(why.contains("unknown label \"bussy\"; did you mean 'busy'?"), "{why}");
         taken("never:ran: length > 5 && path == \"/*\"", &path);
         taken("never: state == \"busy\" || any(bytes > 3)", &path);
-        // Built anew it has what the one that has run just now had not.
+        // After the rebuild it has a field that the earlier program lacked.
         refused("never:ran: size > 5");
         let path = test.fixture.compile(&name, &program(", (u64, size)"), true, flags);
         taken("never:ran: size > 5", path.to_str().expect("a path"));

@@ -28,7 +28,7 @@ fn a_program_is_filtered_from_its_first_event_on() {
     let filter = "number % 3 == 1 && number in (10..99, 200)";
     ok(&test, &["session", "create", "web", "-o", "trace", "--filter", filter]);
     test.emit("steps", 1000);
-    // What was recorded counts when the recorder has looked.
+    // Events count as recorded when the recorder has drained them.
     let counts = || test.status("web")["counts"].clone();
     wait_for("that it is counted", || counts()["recorded"].as_u64() >= Some(30));
     let counts = counts();
@@ -65,8 +65,8 @@ fn events_without_a_filter_are_recorded() {
 /// Predicate that is true if an event with this number passes.
 type Passes = fn(u64) -> bool;
 
-/// RUN event on with other filters between bursts of a program. EXPECT of each burst what its
-/// filter lets pass.
+/// RUN event on with other filters between bursts of a program. EXPECT of each burst the events
+/// that its filter passes.
 #[test]
 fn filters_change_between_two_numbers() {
     let test = SessionTest::new("session-filters-change");
@@ -123,8 +123,8 @@ fn no_event_passes_by_half_a_filter_while_threads_emit() {
     assert!(missing <= lost, "{missing} are missing, {lost} are counted");
 }
 
-/// RUN filters that remember, through a change of contexts and of another filter. EXPECT that they
-/// go on, and that one that is changed begins anew.
+/// RUN filters with state, through a change of contexts and of another filter. EXPECT that their
+/// state stays, and that the state of a changed filter starts again.
 #[test]
 fn filter_state_lives_as_long_as_its_filter() {
     let test = SessionTest::new("session-filters-state");
@@ -141,8 +141,8 @@ fn filter_state_lives_as_long_as_its_filter() {
     assert_eq!(numbers(&test, "trace", 0), [0, 10, 20, 30, 40, 46, 56]);
 }
 
-/// RUN what chooses and what bounds: one in a hundred, ten in a minute, what changes. EXPECT about
-/// so many.
+/// RUN filters that sample and bound: one in a hundred, ten in a minute, changed values. EXPECT
+/// about so many.
 #[test]
 fn filters_choose_and_bound() {
     let test = SessionTest::new("session-filters-sample");
@@ -160,7 +160,8 @@ fn filters_choose_and_bound() {
     }
 }
 
-/// RUN a session without filters beside one with. EXPECT that each has its own.
+/// RUN a session without filters and one with filters at the same time. EXPECT that each has its
+/// own.
 #[test]
 fn sessions_and_channels_have_filters_of_their_own() {
     let test = SessionTest::new("session-filters-own");
@@ -192,8 +193,8 @@ int main(void)
 }
 ";
 
-/// RUN filters of strings, labels, sequences and floats on a program. EXPECT what `trackway print
-/// --filter` takes of a trace of all.
+/// RUN filters of strings, labels, sequences and floats on a program. EXPECT the events that
+/// `trackway print --filter` selects from a trace of all.
 #[test]
 fn the_recorder_and_the_reader_are_of_one_mind() {
     let fixture = Fixture::new("session-filters-kinds");
@@ -227,8 +228,8 @@ fn the_recorder_and_the_reader_are_of_one_mind() {
     }
 }
 
-/// RUN a program that gets no memory that is executed, and one beside it that does. EXPECT that
-/// both are filtered, and that `session status` says which of them has to interpret.
+/// RUN a program that gets no executable memory, and one that does, at the same time. EXPECT that
+/// both are filtered, and that `session status` reports which of them interprets.
 #[test]
 fn without_memory_that_is_executed_filters_are_interpreted() {
     let test = SessionTest::new("session-filters-no-exec");

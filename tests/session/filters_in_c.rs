@@ -1,5 +1,5 @@
-//! Filters in C on recordings and sessions: what they let pass, how they are kept and shown, how
-//! they change, and what is refused before anything begins.
+//! Filters in C on recordings and sessions: the events that they pass, their storage and display,
+//! changes, and refusals before anything begins.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -99,8 +99,8 @@ const FILTERS: [&str; 5] = [
 ];
 
 /// RUN a program with filters of many comparisons, of strings, elements, several programs, and
-/// memory, as clang and as `trackway filter compile` have made them. EXPECT what `trackway print`
-/// takes with them of a trace of all.
+/// memory, as clang and as `trackway filter compile` have made them. EXPECT the events that
+/// `trackway print` selects with them from a trace of all.
 #[test]
 fn filters_in_c_record_what_the_reader_takes_of_all() {
     if !has("clang") {
@@ -188,8 +188,8 @@ fn filters_in_c_are_shown_by_name_and_saved_whole() {
     assert_eq!(found, meant, "{saved}");
 }
 
-/// RUN objects that change while a program counts. EXPECT of each burst what its filter lets pass;
-/// the same bytes go on with what they remember, whatever their file is called.
+/// RUN objects that change while a program counts. EXPECT of each burst the events that its filter
+/// passes; an object with the same bytes keeps its state, whatever its file is called.
 #[test]
 fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     if !has("clang") {
@@ -223,13 +223,13 @@ fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     on(&["--filter", ""]);
     bursts.next();
     test.ok("session destroy web");
-    // Three bursts of one memory, odd ones, one with a memory that begins anew, all.
+    // Three bursts of one state, odd ones, one with new state, all.
     let meant = (0..45).step_by(10).chain((45..60).step_by(2)).chain([60, 70]).chain(75..90);
     let found = test.numbers("trace").remove(&0).unwrap_or_default();
     assert_eq!(found, meant.collect::<Vec<u64>>());
 }
 
-/// RUN what is no filter, what is refused, and what no event is one for. EXPECT status 125, why,
+/// RUN invalid filters, refused ones, and filters that fit no event. EXPECT status 125, the reason,
 /// and that neither command nor session begins.
 // Longer than 70 lines: a table.
 #[test]
@@ -298,7 +298,8 @@ fn invalid_objects_are_refused_before_anything_begins() {
         assert!(talk.contains(why), "{object}: {talk}");
         assert!(!fixture.path("t").exists(), "{object}");
     }
-    // Once the events are described, sessions know as much; what is there goes on as it was.
+    // Once the events are registered, sessions know their fields; the running session goes on
+    // unchanged.
     ok(fixture, &["session", "create", "web", "-o", "web", "--on", "life:*"]);
     test.emit("steps", 1);
     for (object, why) in &refusals {

@@ -1,4 +1,4 @@
-//! The guides of sessions: their commands do what they say.
+//! Commands of the guides about sessions, which must do as documented.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -59,7 +59,7 @@ impl Guide {
         shell
     }
 
-    /// Types the commands of a block; what they wrote.
+    /// Types the commands of a block; returns their output.
     fn run(&self, block: usize) -> String {
         self.type_in(&self.blocks[block])
     }
@@ -82,7 +82,7 @@ impl Guide {
     }
 }
 
-/// The README's session, beside a program that emits.
+/// The README's session, with a program that emits.
 #[test]
 fn the_readmes_sessions_do_what_it_says() {
     let guide = Guide::new("sessions.md");
@@ -331,7 +331,7 @@ fn the_guide_of_systemd_does_what_it_says() {
         names.filter(|name| name.to_string_lossy().starts_with("trackway-web-")).count()
     };
     let before = folders();
-    // The second start leaves alone what the first has recorded.
+    // The second start leaves the recording of the first alone.
     for starts in 1..=2 {
         let service = Running::start(&mut guide.shell(&format!("exec {line}")));
         wait_for("the session", || guide.test.list().len() == 1);

@@ -1,5 +1,5 @@
-//! Signal handlers that jump out of what they have interrupted (siglongjmp(3)), in the middle of
-//! whatever the library does for an event: nothing stays locked.
+//! Signal handlers that jump out of the interrupted code (siglongjmp(3)), in the middle of the
+//! library's work for an event: no lock stays held.
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};

@@ -17,8 +17,8 @@ fn kill_recorder(test: &SessionTest) {
     wait_for("the recorder's end", || !is_running(recorder));
 }
 
-/// RUN kill -9 of the recorder. EXPECT that list and status say so, where its trace is and what to
-/// do; recover completes the trace and takes the session from the list.
+/// RUN kill -9 of the recorder. EXPECT that list and status report it, with the place of its trace
+/// and a hint; that recover completes the trace and removes the session from the list.
 #[test]
 fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     let test = SessionTest::new("session-dead");
@@ -58,7 +58,7 @@ fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
 }
 
 /// RUN create and record by the name of a living session whose lock file was removed. EXPECT that
-/// the name is taken, that nothing of the session's goes, and that the file is there again.
+/// the name is taken, that the session loses nothing, and that the file is there again.
 #[test]
 fn a_living_session_keeps_its_name_without_its_lock_file() {
     let test = SessionTest::new("session-no-lock");
@@ -79,8 +79,8 @@ fn a_living_session_keeps_its_name_without_its_lock_file() {
     assert_eq!(fs::read_dir(test.fixture.run_dir()).expect("a folder").count(), 0);
 }
 
-/// RUN kill -9 of the recorder while it clears a trace of many files; recover. EXPECT that it is
-/// said what became of the trace, which can be read, and nothing of damage; once.
+/// RUN kill -9 of the recorder while it clears a trace of many files; recover. EXPECT one message
+/// about the trace, which can be read, and no report of damage.
 #[test]
 fn a_trace_that_was_being_cleared_is_said_to_be() {
     let test = SessionTest::new("session-killed-clearing");
@@ -115,7 +115,7 @@ fn a_trace_that_was_being_cleared_is_said_to_be() {
 }
 
 /// RUN destroy of a dead session; destroy --all with one. EXPECT exit status 0, a complete trace
-/// with what was in memory, an empty list.
+/// with the events from memory, an empty list.
 #[test]
 fn a_dead_session_is_destroyed_as_a_living_one_is() {
     let test = SessionTest::new("session-destroy-dead");
@@ -131,8 +131,8 @@ fn a_dead_session_is_destroyed_as_a_living_one_is() {
     }
 }
 
-/// RUN recover by who does not know where sessions are asked; list, destroy. EXPECT that the
-/// session is listed as recovered until it is destroyed, which says nothing.
+/// RUN recover without knowledge of the run folder; list, destroy. EXPECT that the session is
+/// listed as recovered until it is destroyed without a message.
 #[test]
 fn a_session_that_others_recovered_is_listed_as_such_until_it_is_destroyed() {
     let test = SessionTest::new("session-recovered");
@@ -150,8 +150,8 @@ fn a_session_that_others_recovered_is_listed_as_such_until_it_is_destroyed() {
     assert!(test.list().is_empty());
 }
 
-/// RUN destroy of a dead session whose trace cannot be written. EXPECT why, a name that stays, and
-/// nothing lost once it can be.
+/// RUN destroy of a dead session whose trace cannot be written. EXPECT the reason, that the name
+/// stays, and nothing lost once the trace can be written.
 #[test]
 fn a_dead_session_that_cannot_be_recovered_keeps_its_name() {
     let test = SessionTest::new("session-destroy-busy");
@@ -182,7 +182,7 @@ fn a_dead_session_that_is_being_recovered_keeps_its_name() {
     fs::rename(&metadata, &kept).expect("ours");
     let made = test.fixture.command("mkfifo").arg(&metadata).status();
     assert!(made.expect("mkfifo runs").success());
-    // Who recovers reads what comes of us: nothing.
+    // The recovering command waits at the pipe, which is never written.
     let recover = Running::start(&mut test.command("recover"));
     let open = || OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&metadata);
     let mut writer = None;
@@ -223,8 +223,8 @@ fn a_create_that_is_refused_leaves_the_dead_session_as_it_was() {
 }
 
 /// RUN kill -9 of recorder and program together at any moment, 12 times, changes included. EXPECT
-/// that the next session of the name recovers first, and every number whose event came back is
-/// there, once.
+/// that the next session of the name recovers first, and that every number whose event had returned
+/// is present once.
 #[test]
 fn events_before_a_kill_are_recovered() {
     let test = SessionTest::new("session-killed");
@@ -261,8 +261,8 @@ fn events_before_a_kill_are_recovered() {
     }
 }
 
-/// RUN kill -9 of a flight recorder's recorder; the next one is created. EXPECT what was in memory
-/// in its folder.
+/// RUN kill -9 of a flight recorder's recorder; the next one is created. EXPECT the events from
+/// memory in its folder.
 #[test]
 fn a_flight_recorder_is_recovered_by_the_next_session() {
     let test = SessionTest::new("session-killed-flight");
@@ -275,8 +275,8 @@ fn a_flight_recorder_is_recovered_by_the_next_session() {
     test.ok("session destroy web");
 }
 
-/// RUN a session that begins anew in the same folder after each kill, as a service manager has it.
-/// EXPECT that no trace of an earlier one goes.
+/// RUN a session that starts again in the same folder after each kill, as under a service manager.
+/// EXPECT that no earlier trace is removed.
 #[test]
 fn repeated_restarts_keep_earlier_traces() {
     let test = SessionTest::new("session-restarts");

@@ -11,19 +11,20 @@ use crate::session_test::{
     result_of,
 };
 
-/// Numbers of the first stream that were counted when `act` had come back, or were about to be when
-/// it was called: what it means, it means of all others.
+/// Returns bounds for a change `act`: the numbers of the first stream that were counted before
+/// `act` was called, and that were begun when it had returned. The other streams change between the
+/// same moments.
 fn count_around(counting: &Counting, act: impl FnOnce()) -> (u64, u64) {
     let before = counting.steps.counts().returned.get(&0).copied().unwrap_or(0);
     act();
-    // One more: who has looked whether the event is on may still be in the middle of it.
+    // One more: a thread that has loaded the enable word may still be in the middle of the event.
     let after = counting.steps.counts().started.get(&0).copied().unwrap_or(0) + 1;
     counting.steps.wait_more(50);
     (before, after)
 }
 
-/// RUN create, stop, start, destroy while a program of before emits. EXPECT what was emitted while
-/// it recorded, and nothing else; a program that was started later is recorded as well.
+/// RUN create, stop, start, destroy while an earlier program emits. EXPECT exactly the events from
+/// the time of recording; a program that starts later is recorded as well.
 #[test]
 fn a_session_is_created_stopped_started_and_destroyed() {
     let test = SessionTest::new("session-life");
@@ -89,8 +90,8 @@ fn cleared_events_are_discarded() {
     assert_there(&numbers, 0, cleared..steps.counts().emitted());
 }
 
-/// RUN a clearing that cannot be done to its end, because a folder is not there. EXPECT that this
-/// is said, and that what comes afterwards is in the trace.
+/// RUN a clear that fails, because a folder is missing. EXPECT an error, and later events in the
+/// trace.
 #[test]
 fn events_after_a_failed_clear_are_recorded() {
     let test = SessionTest::new("session-clear-fails");
@@ -147,8 +148,8 @@ fn a_session_that_was_saved_can_be_loaded() {
     assert_there(&test.numbers(trace.file_name().to_str().expect("a name")), ONE, 0..30);
 }
 
-/// RUN load of files that people wrote, with mistakes and with sizes in bytes. EXPECT what is
-/// wrong, where, and what would be right; what is right is taken.
+/// RUN load of hand-written files, with mistakes and with sizes in bytes. EXPECT the fault, its
+/// position, and the right form; correct files are accepted.
 #[test]
 fn faults_in_a_file_are_reported_with_their_position() {
     let test = SessionTest::new("session-file");
@@ -196,8 +197,8 @@ fn a_session_in_the_foreground_ends_by_a_signal() {
     }
 }
 
-/// RUN destroy --all of two sessions beside trackway record, and where none is left. EXPECT of each
-/// what destroy says of it, with its name; and that there is none.
+/// RUN destroy --all of two sessions at the same time as trackway record, and where none is left.
+/// EXPECT of each the messages of destroy, with its name; and a message that there is none.
 #[test]
 fn all_that_is_destroyed_is_said() {
     let test = SessionTest::new("session-destroy-all");
@@ -218,8 +219,7 @@ fn all_that_is_destroyed_is_said() {
     record.finish();
 }
 
-/// RUN create --quiet, load --quiet, in the foreground, too. EXPECT that nothing is said but
-/// errors.
+/// RUN create --quiet, load --quiet, in the foreground, too. EXPECT no output but errors.
 #[test]
 fn quiet_commands_print_only_errors() {
     let test = SessionTest::new("session-quiet");
@@ -241,7 +241,7 @@ fn quiet_commands_print_only_errors() {
     assert_eq!(test.numbers("fore")[&ONE].len(), 4);
 }
 
-/// RUN sizes with all units. EXPECT what they say.
+/// RUN sizes with all units. EXPECT the right number of bytes.
 #[test]
 fn sizes_are_in_the_units_that_people_write() {
     let test = SessionTest::new("session-sizes");
@@ -255,8 +255,8 @@ fn sizes_are_in_the_units_that_people_write() {
 }
 
 /// RUN create, record and snapshot with folders in the trace of a session, in a complete one, by a
-/// link, from within. EXPECT that sessions are refused there, and nothing is made; a session's own
-/// snapshots are not, nor what lies beside.
+/// link, from within. EXPECT that sessions are refused there, and nothing is made; that a session's
+/// own snapshots are allowed, and folders next to a trace.
 #[test]
 fn no_session_records_into_the_trace_of_another() {
     let test = SessionTest::new("session-inside");
@@ -320,8 +320,8 @@ fn two_sessions_record_what_each_was_told() {
     assert!(text.contains("{ procname = \"emitter\" }"), "{text}");
 }
 
-/// RUN create with names and options that cannot be. EXPECT why, what can be, exit status 1, and
-/// nothing left.
+/// RUN create with impossible names and options. EXPECT the reason, the possible values, exit
+/// status 1, and nothing left.
 #[test]
 fn impossible_requests_are_refused_with_a_reason() {
     let test = SessionTest::new("session-refused");
@@ -413,8 +413,8 @@ fn a_late_refusal_moves_no_earlier_trace() {
     test.ok("session destroy web");
 }
 
-/// RUN commands without a name. EXPECT that the only session is meant, and which, where there are
-/// two.
+/// RUN commands without a name. EXPECT that they apply to the only session, and a request for the
+/// name where there are two.
 #[test]
 fn the_only_session_need_not_be_named() {
     let test = SessionTest::new("session-default");
@@ -434,8 +434,8 @@ fn the_only_session_need_not_be_named() {
     let _: Numbers = test.numbers("web");
 }
 
-/// RUN rm of the window under a session, and a program afterwards. EXPECT that the session says
-/// that it does not record it, and keeps what it has.
+/// RUN rm of the window of a session, and a program afterwards. EXPECT that the session reports
+/// that it does not record the program, and keeps its events.
 #[test]
 fn a_session_whose_window_is_removed_says_what_it_does_not_record() {
     let test = SessionTest::new("session-removed-window");

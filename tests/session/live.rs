@@ -35,7 +35,7 @@ impl Follower {
         Self { child, pieces, shown: String::new() }
     }
 
-    /// Waits until what is shown is so.
+    /// Waits until the shown events satisfy `is_so`.
     pub(crate) fn wait_until(&mut self, is_so: impl Fn(&Numbers) -> bool) {
         while !is_so(&numbers_of(self.whole_lines())) {
             let patience = std::time::Duration::from_secs(30);
@@ -48,7 +48,7 @@ impl Follower {
         self.shown.rsplit_once('\n').map_or("", |(lines, _)| lines)
     }
 
-    /// Waits for its end: its exit status, what it showed, what it said.
+    /// Waits for its end; returns its exit status, its output, and its messages.
     pub(crate) fn finish(mut self) -> (Option<i32>, String, String) {
         let mut talk = String::new();
         let mut messages = self.child.stderr.take().expect("a pipe");
@@ -72,8 +72,8 @@ fn times_of(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.split_once(']').map(|(time, _)| time)).collect()
 }
 
-/// RUN print and trim of a session by its name, while it records; where there is a folder of that
-/// name, too. EXPECT what is written so far; the folder comes first.
+/// RUN print and trim of a session by its name, while it records; also where there is a folder of
+/// that name. EXPECT the part that is written so far; the folder has priority.
 #[test]
 fn a_session_s_trace_is_found_by_its_name() {
     let test = SessionTest::new("session-named");

@@ -1,6 +1,6 @@
-//! Sessions in the background, as users make, change, watch and end them: `trackway session`,
-//! `channel` and `event`. Every test has a fixture of its own, and so a window and sessions of its
-//! own; what they record are the numbers that `session/emitter.c` counts where the test can see it.
+//! Background sessions, as users make, change, watch and end them: `trackway session`, `channel`
+//! and `event`. Every test has a fixture of its own, and so a window and sessions of its own. The
+//! sessions record numbers that `session/emitter.c` counts in memory that the test can read.
 
 mod access;
 mod blocking;

@@ -1,5 +1,5 @@
-//! Sessions in the foreground, and what a service manager learns of them: by sd_notify(3)'s socket,
-//! and by their exit status. With systemd itself: `tests/machines/systemd`.
+//! Foreground sessions, and their reports to a service manager: by sd_notify(3)'s socket, and by
+//! their exit status. With systemd itself: `tests/machines/systemd`.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,7 +10,8 @@ use trackway_tests::steps::Running;
 
 use crate::session_test::{ONE, SessionTest, result_of};
 
-/// The service manager's end: a socket with a name, and what the recorder is told of it.
+/// Makes the service manager's end: a socket with a name, and the value of NOTIFY_SOCKET for the
+/// recorder.
 fn socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, String) {
     let path = test.fixture.path("notify");
     let path = path.to_str().expect("a path of text");
@@ -23,7 +24,8 @@ fn socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, String) {
     (socket, name)
 }
 
-/// The next message. Signals, as of children that end, interrupt who waits with a limit: signal(7).
+/// Returns the next message. Signals, as of children that end, interrupt a wait with a limit:
+/// signal(7).
 fn heard(socket: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
     let length = loop {
@@ -35,8 +37,9 @@ fn heard(socket: &UnixDatagram) -> String {
     String::from_utf8(bytes[..length].to_vec()).expect("text")
 }
 
-/// RUN create --foreground with NOTIFY_SOCKET, by path and abstract; a program as soon as it says
-/// that it is ready. EXPECT that the program is recorded, and nothing else is said.
+/// RUN create --foreground with NOTIFY_SOCKET, by path and abstract; a program as soon as the
+/// session reports that it is ready. EXPECT that the program is recorded, and no other
+/// notification.
 #[test]
 fn a_service_manager_hears_when_the_session_is_there() {
     for is_abstract in [false, true] {
@@ -57,8 +60,8 @@ fn a_service_manager_hears_when_the_session_is_there() {
     }
 }
 
-/// RUN create --foreground of what cannot begin, early and late. EXPECT exit status 2, and that the
-/// service manager hears why, and not that it is ready.
+/// RUN create --foreground of a session that cannot begin, early and late. EXPECT exit status 2,
+/// and that the service manager gets the reason, and no report of readiness.
 #[test]
 fn a_service_manager_hears_why_a_session_cannot_begin() {
     let test = SessionTest::new("session-manager-refused");
@@ -80,7 +83,7 @@ fn a_service_manager_hears_why_a_session_cannot_begin() {
 }
 
 /// RUN create --foreground, whose window is truncated. EXPECT exit status 1: the session had begun,
-/// and another one can.
+/// and another one can begin.
 #[test]
 fn a_session_that_ends_by_itself_has_another_exit_status() {
     let test = SessionTest::new("session-manager-lost");

@@ -1,12 +1,12 @@
-//! Events that come later, with fields of the same kinds as those of an event that a filter was
-//! compiled for, that mean something else: they are counted as lost until the filter knows them,
-//! and never taken for the other.
+//! Later events with fields of the same kinds, but other meanings, as those of the event for which
+//! a filter was compiled. They are counted as lost until the filter is compiled for them, and never
+//! confused with the first.
 
 use trackway_tests::steps::wait_for;
 
 use crate::session_test::{SessionTest, result_of};
 
-/// An event, and what is emitted of it, once each time.
+/// An event, and the values that each emission has.
 struct Event {
     name: &'static str,
     declared: &'static str,

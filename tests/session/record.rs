@@ -1,4 +1,4 @@
-//! `trackway record` is asked and told as sessions in the background are.
+//! `trackway record` answers the requests that background sessions answer.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// The program that counts, a hundred at a time, with its first hundred behind it.
+    /// Starts the program that counts, a hundred at a time, and waits for its first hundred.
     fn begin(test: &SessionTest, options: &str) -> Self {
         Self::start(test, &mut test.command(&format!("record {options} -o trace --")))
     }
@@ -40,7 +40,7 @@ impl Recorded {
         self.bursts.next();
     }
 
-    /// Ends the program; what `record`, which must have succeeded, said.
+    /// Ends the program; returns the messages of `record`, which must have succeeded.
     fn finish(self) -> String {
         let (is_success, text, talk) = result_of(&self.bursts.finish());
         assert!(is_success && text.is_empty(), "{talk}");
@@ -56,8 +56,9 @@ fn assert_exactly(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
     assert!(numbers == expected, "{trace} has {numbers:?}");
 }
 
-/// RUN list, status and save of what `record` records, by name and without. EXPECT it as a session,
-/// in the foreground, with its channel; what was saved begins a session; nothing once it has ended.
+/// RUN list, status and save of the session of `record`, by name and without. EXPECT a session, in
+/// the foreground, with its channel; the saved file begins a session; nothing is listed after its
+/// end.
 #[test]
 fn a_recording_is_a_session() {
     let test = SessionTest::new("record-status");
@@ -92,8 +93,8 @@ fn a_recording_is_a_session() {
     assert_eq!(again["buffer-size"], "256K");
 }
 
-/// RUN event off, event on, stop, start while `record` records. EXPECT that exactly what was
-/// emitted meanwhile is missing.
+/// RUN event off, event on, stop, start while `record` records. EXPECT that exactly the events
+/// emitted meanwhile are missing.
 #[test]
 fn events_are_switched_off_and_on_again() {
     let test = SessionTest::new("record-events");
@@ -116,8 +117,8 @@ fn events_are_switched_off_and_on_again() {
     assert!(test.is_complete("trace"));
 }
 
-/// RUN channel add, set and remove, and clear, while `record` records. EXPECT what each channel
-/// recorded, once; of before the clear, nothing.
+/// RUN channel add, set and remove, and clear, while `record` records. EXPECT the events of each
+/// channel, once; none from before the clear.
 #[test]
 fn channels_come_change_and_go() {
     let test = SessionTest::new("record-channels");
@@ -141,8 +142,8 @@ fn channels_come_change_and_go() {
     }
 }
 
-/// RUN snapshot of `record --overwrite`, twice. EXPECT what was there, each time; the trace has all
-/// at the end, as without. Where there is no flight recorder, it says so.
+/// RUN snapshot of `record --overwrite`, twice. EXPECT the events in memory, each time; the trace
+/// has all at the end, as without. Without a flight recorder, the command reports that.
 #[test]
 fn a_flight_recorder_in_the_foreground_has_snapshots() {
     let test = SessionTest::new("record-snapshot");
@@ -167,8 +168,9 @@ fn a_flight_recorder_in_the_foreground_has_snapshots() {
     recorded.finish();
 }
 
-/// RUN destroy while the command runs. EXPECT a complete trace at once, its counts to who asked and
-/// on the terminal; the command goes on, unrecorded, gets signals, and its status is `record`'s.
+/// RUN destroy while the command runs. EXPECT a complete trace at once, its counts as the answer
+/// and on the terminal; the command goes on, unrecorded, gets signals, and its status is
+/// `record`'s.
 #[test]
 fn destroy_ends_the_recording_and_not_the_command() {
     let test = SessionTest::new("record-destroy");
@@ -196,8 +198,9 @@ fn destroy_ends_the_recording_and_not_the_command() {
     assert_exactly(&test, "trace", &[(0, 200)]);
 }
 
-/// RUN record where sockets cannot be: no folder, one that others get to. EXPECT that it records,
-/// and says nothing of it (but of traces to recover, which are looked for there).
+/// RUN record where sockets are impossible: no folder, one that is open to others. EXPECT that it
+/// records without a message about that (but with messages about traces to recover, which it looks
+/// up there).
 #[test]
 fn record_needs_no_socket() {
     let test = SessionTest::new("record-no-socket");
@@ -218,8 +221,8 @@ fn record_needs_no_socket() {
     }
 }
 
-/// RUN print --follow of what `record` records. EXPECT events while it records, all of them, and
-/// the end with the command's.
+/// RUN print --follow of a recording. EXPECT events while it records, all of them, and the end with
+/// the command's.
 #[test]
 fn a_recording_can_be_followed() {
     let test = SessionTest::new("record-follow");
@@ -242,8 +245,8 @@ fn a_recording_can_be_followed() {
     assert!(numbers.into_iter().eq(0..300));
 }
 
-/// RUN commands that name no session, and destroy --all, beside `record`. EXPECT that they mean the
-/// session in the background, as without it.
+/// RUN commands that name no session, and destroy --all, at the same time as `record`. EXPECT that
+/// they apply to the background session, as without `record`.
 #[test]
 fn sessions_in_the_background_come_first() {
     let test = SessionTest::new("record-beside");

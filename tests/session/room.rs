@@ -17,7 +17,8 @@ struct Inside {
 }
 
 impl Inside {
-    /// With a tmpfs of these options on this folder; `None` (said so) where there can be none.
+    /// Mounts a tmpfs with these options on this folder; returns `None`, after printing the reason,
+    /// where that is impossible.
     fn new(name: &str, folder: impl Fn(&SessionTest) -> PathBuf, options: &str) -> Option<Self> {
         if !is_root() {
             skipped("not root: mounts");
@@ -78,14 +79,14 @@ impl Inside {
     }
 }
 
-/// Recorded and lost events, from what a session says at its end.
+/// Returns the recorded and lost events from a session's messages at its end.
 fn counts_of(talk: &str) -> (u64, u64) {
     let summary = trackway_tests::Summary::parse(talk);
     (summary.recorded, summary.lost)
 }
 
-/// RUN a session on a disk of 1 MiB that gets full; then there is room again. EXPECT that it says
-/// so, counts what is lost, and records on.
+/// RUN a session on a disk of 1 MiB that gets full; then there is room again. EXPECT that it
+/// reports that, counts the losses, and goes on recording.
 #[test]
 fn a_full_disk_loses_events_and_no_more_than_that() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -117,8 +118,8 @@ fn a_full_disk_loses_events_and_no_more_than_that() {
     assert_eq!(numbers.last(), Some(&(emitted - 1)), "the last burst had room");
 }
 
-/// RUN a session whose trace is bounded on a disk of 1 MiB, while a program emits several of them.
-/// EXPECT that the disk never gets full: nothing is lost, and the newest is there.
+/// RUN a session whose trace is bounded on a disk of 1 MiB, while a program emits several times as
+/// much. EXPECT that the disk never gets full: nothing is lost, and the newest events are there.
 #[test]
 fn a_bounded_trace_does_not_fill_the_disk() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -145,8 +146,8 @@ fn a_bounded_trace_does_not_fill_the_disk() {
     assert_eq!(numbers.last(), Some(&(emitted - 1)));
 }
 
-/// RUN destroy while the disk is full; recover when there is room. EXPECT that it fails, says what
-/// to do, and that nothing of what was recorded is missing afterwards.
+/// RUN destroy while the disk is full; recover when there is room. EXPECT that it fails with a
+/// hint, and that no recorded event is missing afterwards.
 #[test]
 fn events_that_did_not_fit_on_the_disk_are_recovered() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -168,9 +169,9 @@ fn events_that_did_not_fit_on_the_disk_are_recovered() {
     assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
 }
 
-/// RUN recover of recordings, by each way to reserve, whose recorder was killed and whose folder is
-/// gone, while the disk is full; recover when there is room. EXPECT that a recovery that fails
-/// leaves no folder, and that nothing of what was in memory is missing afterwards.
+/// RUN recover of recordings, by each writer path, whose recorder was killed and whose folder is
+/// gone, while the disk is full; recover when there is room. EXPECT that a failed recovery leaves
+/// no folder, and that no event from memory is missing afterwards.
 #[test]
 fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
     const SCRIPT: &str = "kill -STOP $PPID; \"$0\" steps 10000; kill -KILL $PPID";
@@ -231,8 +232,8 @@ fn unwritten_events_of_a_replaced_channel_are_recovered() {
     assert!(test.is_complete("trace"));
 }
 
-/// RUN stop while the disk is full; stop again when there is room. EXPECT that the first fails and
-/// says what to do, that the session is stopped, and that everything is there after the second.
+/// RUN stop while the disk is full; stop again when there is room. EXPECT that the first fails with
+/// a hint, that the session is stopped, and that everything is there after the second.
 #[test]
 fn a_stop_that_cannot_write_fails_and_is_made_good() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -256,7 +257,7 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
 }
 
 /// RUN the commands of a session, and of a recording, whose trace was removed meanwhile. EXPECT
-/// that each says that it was, and none that it can be recovered, or written some time.
+/// that each reports the removal, and none that the trace can be recovered, or written later.
 #[test]
 fn a_trace_that_was_removed_is_said_to_be_gone() {
     let test = SessionTest::new("session-removed");
@@ -285,8 +286,8 @@ fn a_trace_that_was_removed_is_said_to_be_gone() {
     assert!(test.ok("recover").1.contains("nothing to recover"));
 }
 
-/// RUN record onto a disk that is full at its end; recover when there is room. EXPECT that what
-/// helps is said, and then nothing of what was recorded is missing.
+/// RUN record onto a disk that is full at its end; recover when there is room. EXPECT a hint, and
+/// then that no recorded event is missing.
 #[test]
 fn unwritten_events_of_record_are_reported_as_recoverable() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -320,8 +321,8 @@ fn a_folder_that_cannot_be_written_is_refused() {
     inside.ok("session destroy");
 }
 
-/// RUN a session where shared memory is a tmpfs of 4 MiB, and one that cannot be executed from.
-/// EXPECT that it records, what fits; that programs live; that all is counted.
+/// RUN a session where shared memory is a tmpfs of 4 MiB, and one without execute permission.
+/// EXPECT that it records as much as fits; that programs live; that all is counted.
 #[test]
 fn small_shared_memory_is_enough_to_start() {
     let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
@@ -337,7 +338,7 @@ fn small_shared_memory_is_enough_to_start() {
     }
 }
 
-/// RUN create with more memory than there is. EXPECT a refusal that says how much, nothing left.
+/// RUN create with more memory than there is. EXPECT a refusal with the amount, nothing left.
 #[test]
 fn more_memory_than_there_is_is_refused() {
     let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
@@ -355,8 +356,8 @@ fn more_memory_than_there_is_is_refused() {
     assert_eq!(inside.test.numbers("trace")[&ONE].len(), 100);
 }
 
-/// RUN sessions beside a window of an older version, one that is damaged, and sockets of dead
-/// recorders. EXPECT that they are left alone, or put aside, and the session records.
+/// RUN sessions with a window of an older version, a damaged one, and sockets of dead recorders in
+/// the folder. EXPECT that they are left alone, or set aside, and that the session records.
 #[test]
 fn leftovers_of_others_do_not_matter() {
     let test = SessionTest::new("session-leftovers");
@@ -412,7 +413,7 @@ fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
 /// to before all is there. EXPECT a refusal, and nothing left of it.
 #[test]
 fn an_export_for_which_there_is_no_room_leaves_nothing() {
-    // The disk's own folder, that of the trace, and that in it: another file finds no room.
+    // The disk's own folder, the trace's, and the one in it: another file finds no room.
     for (inodes, is_there) in [(3, false), (3, true), (2, false)] {
         let small = |test: &SessionTest| test.fixture.path("small");
         let options = format!("nr_inodes={inodes}");

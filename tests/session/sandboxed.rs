@@ -1,13 +1,12 @@
-//! Programs in sandboxes that kill for system calls, asked for what takes one.
+//! Programs in sandboxes that kill for system calls, with filters and contexts that would need one.
 
 use trackway_tests::skipped;
 use trackway_tests::steps::wait_for;
 
 use crate::session_test::{SessionTest, result_of};
 
-/// RUN a program that is in a sandbox which kills for prctl(2), among others; then ask its events
-/// for the thread's name, by a filter, and by a context. EXPECT that it lives, and that the name is
-/// the program's.
+/// RUN a program in a sandbox that kills for prctl(2), among others; with the thread's name in a
+/// filter, and as a context. EXPECT that it lives, and that the name is the program's.
 #[test]
 fn a_sandboxed_program_is_not_killed_for_its_name() {
     for arguments in [&[][..], &["before"]] {

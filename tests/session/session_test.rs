@@ -1,5 +1,4 @@
-//! A place with sessions: the command as it is typed, the program that counts, and what must be in
-//! the trace.
+//! A fixture for sessions: the command, the program that counts, and checks of the trace.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +15,7 @@ use trackway_tests::steps::{Running, Steps};
 /// Numbers of each stream, in the order in which they are in a trace.
 pub(crate) type Numbers = BTreeMap<u32, Vec<u64>>;
 
-/// Stream of programs that are run to their end, so that it is not that of one that goes on.
+/// Stream of programs that run to their end, other than those of programs that go on.
 pub(crate) const ONE: u32 = 10_000;
 
 /// A fixture, and in it the program of `emitter.c`.
@@ -187,7 +186,7 @@ pub(crate) struct Bursts {
 }
 
 impl Bursts {
-    /// With its first burst behind it.
+    /// Starts the program and waits for its first burst.
     pub(crate) fn of(test: &SessionTest, count: u64) -> Self {
         let steps = new_steps(test);
         let mut program = test.program(&steps, "bursts", count);
@@ -208,7 +207,7 @@ impl Bursts {
         self.steps.wait_ready(self.done);
     }
 
-    /// Ends the program; what it did.
+    /// Ends the program; returns its output.
     pub(crate) fn finish(self) -> Output {
         write_word(&self.steps, 4, u32::MAX);
         self.running.finish()

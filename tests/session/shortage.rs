@@ -13,7 +13,7 @@ use crate::session_test::{SessionTest, assert_all_there};
 const EVENTS: u64 = 50_000;
 
 /// RUN a program on one CPU, to its end, while the recorder of a session with buffers of this size
-/// stands still. EXPECT all events counted. What is said at the session's end.
+/// is suspended. EXPECT all events counted. Returns the messages at the session's end.
 fn record_a_burst(test: &SessionTest, name: &str, size: &str) -> String {
     test.ok(&format!("session create {name} --on life:* --buffer-size {size} -o {name}"));
     let recorder = test.recorder_of(name).cast_signed();
@@ -57,7 +57,8 @@ fn the_size_that_would_have_kept_what_was_lost_keeps_it() {
     assert!(["1M", "2M", "4M", "8M"].contains(&size), "{size}");
 }
 
-/// Executes as many events as its argument says, with texts of as many bytes as the next one says.
+/// Program that emits as many events as its first argument says, with texts of as many bytes as the
+/// second.
 const TEXTS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(texts, text, TRACKWAY_INFO, (str, text));\n\
     int main(int count, char **arguments) {\n\

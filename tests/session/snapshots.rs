@@ -51,7 +51,7 @@ fn a_snapshot_has_what_the_flight_recorder_has() {
     assert_eq!(left, ["snapshot-1", "snapshot-2"]);
 }
 
-/// RUN snapshot --last. EXPECT what is newer, whole, and not what is much older.
+/// RUN snapshot --last. EXPECT the newer events, complete, and no much older ones.
 #[test]
 fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
     let test = SessionTest::new("session-last");
@@ -99,7 +99,8 @@ fn snapshots_while_it_records_have_no_gaps_and_merge() {
     assert_eq!(numbers_of(&test.ok("print flight").0), all);
 }
 
-/// RUN a program that calls trackway_snapshot(). EXPECT a snapshot with what it emitted before.
+/// RUN a program that calls trackway_snapshot(). EXPECT a snapshot with the events that it emitted
+/// before.
 #[test]
 fn programs_ask_for_snapshots() {
     let test = SessionTest::new("session-program-snapshot");
@@ -114,7 +115,7 @@ fn programs_ask_for_snapshots() {
 }
 
 /// RUN another such program as soon as the first one's snapshot is there. EXPECT a second snapshot,
-/// later, with what both emitted.
+/// later, with the events of both.
 #[test]
 fn snapshots_requested_too_soon_are_written_later() {
     let test = SessionTest::new("session-program-snapshots");

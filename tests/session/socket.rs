@@ -66,7 +66,7 @@ fn garbage_is_refused_and_the_session_goes_on() {
     let mut random = Random::new(3);
     for _ in 0..20 {
         let bytes: Vec<u8> = (0..random.below(5000)).map(|_| random.below(256) as u8).collect();
-        // It may be told to go in the middle.
+        // The recorder may refuse the rest in the middle of the write.
         let _ = connect(&test).write_all(&bytes);
     }
     let mut half = connect(&test);
@@ -94,7 +94,7 @@ fn garbage_is_refused_and_the_session_goes_on() {
     assert_all_there(&test.numbers("trace"), &steps);
 }
 
-/// RUN several requests in one write, one of which ends the session, with others behind it. EXPECT
+/// RUN several requests in one write, one of which ends the session, with others after it. EXPECT
 /// an answer to each, in order.
 #[test]
 fn requests_that_come_at_once_are_all_answered() {
@@ -160,9 +160,9 @@ fn abandoned_requests_are_not_carried_out_later() {
     test.ok("session destroy");
 }
 
-/// RUN status, asked while the recorder stands still, of a program that has gone on meanwhile.
-/// EXPECT that all is counted that was recorded before it was asked, though the recorder has not
-/// looked at its buffers since.
+/// RUN status, requested while the recorder is suspended, of a program that has gone on meanwhile.
+/// EXPECT that all events recorded before the request are counted, though the recorder has not
+/// drained its buffers since.
 #[test]
 fn events_before_a_status_request_are_counted() {
     let test = SessionTest::new("session-counted");

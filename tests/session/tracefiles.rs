@@ -1,4 +1,4 @@
-//! Traces whose size on the disk is bounded: `--tracefile-size` and `--tracefile-count`.
+//! Traces with a bounded size on disk: `--tracefile-size` and `--tracefile-count`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -113,8 +113,8 @@ fn a_command_is_recorded_within_bounds() {
     }
 }
 
-/// RUN what cannot be: a number without a size, less than a sub-buffer, a flight recorder. EXPECT
-/// refusals that say why, and nothing left.
+/// RUN impossible bounds: a number without a size, less than a sub-buffer, a flight recorder.
+/// EXPECT refusals with the reason, and nothing left.
 #[test]
 fn bounds_that_cannot_be_are_refused() {
     let test = SessionTest::new("session-ring-refused");
@@ -132,7 +132,7 @@ fn bounds_that_cannot_be_are_refused() {
 }
 
 /// RUN a session whose channels are bounded differently, one of them bounded while it records, and
-/// not any more. EXPECT that each stream is as it was asked for at its time, and nothing is lost.
+/// later unbounded. EXPECT that each stream has the bounds of its time, and nothing is lost.
 #[test]
 fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     let test = SessionTest::new("session-ring-channels");
@@ -160,12 +160,13 @@ fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     let (bounded, set, split) = (most("ring-1_"), most("channel0-2_"), most("ring-3_"));
     assert!(bounded == 2 && (1..=2).contains(&set) && split > 2, "{streams:?}");
     assert_eq!(most("channel0_") + most("channel0-4_"), 0, "{streams:?}");
-    // What channel0 recorded is whole but for what made room; both readers agree.
+    // The recording of channel0 is complete except for the files that made room; both readers
+    // agree.
     let numbers = test.numbers("trace");
     assert!(numbers[&ONE].len() > 9000);
 }
 
-/// RUN clear. EXPECT that it begins anew, within the same bounds.
+/// RUN clear. EXPECT that the trace starts again, within the same bounds.
 #[test]
 fn a_bounded_trace_can_be_cleared() {
     let test = SessionTest::new("session-ring-clear");
@@ -210,7 +211,7 @@ fn a_bounded_trace_is_recovered_within_its_bounds() {
 }
 
 /// RUN print of a bounded trace again and again while it is written. EXPECT that it succeeds each
-/// time, and says nothing of files that go meanwhile.
+/// time, without a message about files that are removed meanwhile.
 #[test]
 fn a_bounded_trace_can_be_printed_while_it_is_written() {
     let test = SessionTest::new("session-ring-print");
@@ -227,9 +228,9 @@ fn a_bounded_trace_can_be_printed_while_it_is_written() {
     assert_bounded(&test, "trace", 4 << 10, 40);
 }
 
-/// RUN print --follow of a bounded trace, by one who keeps up and one who stands still for a while.
-/// EXPECT all events, in order, without a word; and that who was overtaken is told how much is
-/// missing, and sees what comes.
+/// RUN print --follow of a bounded trace, by one follower that keeps up and one that is suspended
+/// for a while. EXPECT all events, in order, without a message; and that the overtaken follower
+/// reports how much is missing, and shows the later events.
 #[test]
 fn an_overtaken_follower_of_a_bounded_trace_gets_a_message() {
     use std::process::Stdio;

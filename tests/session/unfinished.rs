@@ -1,5 +1,5 @@
-//! Recordings whose recorders were killed and that cannot be completed where they were recorded:
-//! said in one line, recovered beside, given up on request, and never in the way of a new one.
+//! Recordings whose recorders were killed and that cannot be completed in place: reported in one
+//! line, recovered next to it, discarded on request, and never in the way of a new one.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,7 +13,8 @@ use crate::session_test::{ONE, SessionTest, result_of};
 /// Events of each recording.
 const EVENTS: usize = 30;
 
-/// A session `name` with events in memory, whose recorder is killed and whose folder is removed.
+/// Makes a session `name` with events in memory, whose recorder is killed and whose folder is
+/// removed.
 fn leave(test: &SessionTest, name: &str) {
     test.ok(&format!("session create {name} --on life:* -o {name}"));
     kill(test, name, EVENTS);
@@ -36,7 +37,7 @@ fn channel_of(test: &SessionTest, trace: &str) -> PathBuf {
     users.flatten().next().expect("a user").path().join("64-bit")
 }
 
-/// Lines that `trackway LINE` says of recordings of before.
+/// Returns the lines of `trackway LINE` about earlier recordings.
 fn said_of_others(test: &SessionTest, line: &str) -> Vec<String> {
     let (_, talk) = test.ok(line);
     let words = ["recover", "unfinished", "memory", "gave up"];
@@ -79,8 +80,8 @@ fn an_unfinished_recording_is_given_up_for_who_asks() {
 }
 
 /// RUN recover --discard where a directory is in place of each file of a stream: of one that was
-/// written before the recorder was killed, and of one that was not. EXPECT that it discards what is
-/// in memory, also where recover alone fails each time.
+/// written before the recorder was killed, and of one that was not. EXPECT that it discards the
+/// events in memory, also where plain recover fails each time.
 #[test]
 fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
     for is_written in [false, true] {
@@ -115,8 +116,9 @@ fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
     }
 }
 
-/// RUN recover, and session destroy, under a limit on the size of files that is too small for what
-/// is in memory. EXPECT an error that says so, and that nothing is missing once there is none.
+/// RUN recover, and session destroy, under a limit on the size of files that is too small for the
+/// events in memory. EXPECT an error that names it, and that nothing is missing once there is no
+/// limit.
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
     const MANY: usize = 10_000;

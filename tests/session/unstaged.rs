@@ -1,4 +1,4 @@
-//! Filters that are asked before an event is staged give the answer that they give afterwards.
+//! Prefilters: before an event is staged they decide as the filter would afterwards.
 
 use std::path::PathBuf;
 
@@ -38,8 +38,8 @@ fn payloads(fixture: &Fixture, trace: &str, options: &[&str]) -> Vec<String> {
 }
 
 /// RUN a program whose events have fields of every kind, null ones and ones that must be cut among
-/// them, with filters on each. EXPECT what print, with the same filter, shows of a trace that was
-/// recorded without.
+/// them, with filters on each. EXPECT the events that print, with the same filter, shows of a
+/// recording without.
 #[test]
 fn prefilters_decide_as_filters_on_recorded_events() {
     let (fixture, program) = compile_unstaged("session-unstaged");
@@ -86,9 +86,9 @@ fn prefilters_decide_as_filters_on_recorded_events() {
     }
 }
 
-/// RUN a program whose strings and texts, of all lengths, end where nothing behind can be read,
-/// with filters on each. EXPECT that it lives, and what print, with the same filter, shows of a
-/// trace that was recorded without.
+/// RUN a program whose strings and texts, of all lengths, end right before unreadable memory, with
+/// filters on each. EXPECT that it lives, and the events that print, with the same filter, shows of
+/// a recording without.
 #[test]
 fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     let (fixture, program) = compile_unstaged("session-ends");
@@ -137,8 +137,8 @@ fn dropped_events_are_not_copied() {
     assert_eq!(record(&fixture, &["-o", "trace"], &program, ["untouched", "100"]), None);
 }
 
-/// RUN a program whose files differ about an event, with a filter: of one definition that counts.
-/// EXPECT that the file of the other one is not taken at its word.
+/// RUN a program whose files define an event differently, with a filter on the definition that
+/// counts. EXPECT that the program lives: the prefilter reads no arguments of the other definition.
 #[test]
 fn a_site_of_another_definition_than_the_one_that_counts_lives() {
     let fixture = Fixture::new("session-definitions");

@@ -8,7 +8,7 @@ use trackway_tests::{Fixture, has, skipped, source_dir};
 
 use crate::session_test::result_of;
 
-/// Stacks that are looked at for each filter.
+/// Number of stacks that are sampled for each filter.
 const SAMPLES: u64 = 2000;
 
 /// Kinds of events with a filter: each takes another path through the library.
@@ -43,8 +43,8 @@ fn programs(fixture: &Fixture) -> Vec<PathBuf> {
     ["gcc", "clang"].into_iter().filter(is_there).map(compile).collect()
 }
 
-/// Runs `record` with this filter, of a command; into little memory that is written over. What the
-/// program said, in two numbers.
+/// Runs `record` with this filter, of a command, into a small flight recorder. Returns the
+/// program's report, two numbers.
 fn counts(fixture: &Fixture, filter: &str, command: &[&OsStr], about: &str) -> (u64, u64) {
     let trace = fixture.path("trace");
     let _ = std::fs::remove_dir_all(&trace);
@@ -63,7 +63,7 @@ fn counts(fixture: &Fixture, filter: &str, command: &[&OsStr], about: &str) -> (
     (first, second)
 }
 
-/// Has the program look at stacks, each of which must be whole.
+/// Lets the program sample stacks, each of which must be complete.
 fn check_stacks(fixture: &Fixture, (kind, filter): (&str, &str), command: &[&OsStr]) {
     let about = format!("{command:?} {kind} {filter}");
     let samples = SAMPLES.to_string();

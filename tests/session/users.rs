@@ -32,7 +32,8 @@ struct Users {
 }
 
 impl Users {
-    /// `None`, said so: there cannot be several here.
+    /// Makes a fixture of several users; returns `None`, after printing the reason, where that is
+    /// impossible.
     fn new(name: &str) -> Option<Self> {
         if !is_root() || !has("setpriv") {
             skipped("only root has sessions over several users");
@@ -91,7 +92,7 @@ impl Users {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// The program with its first burst behind it, as another user.
+    /// Starts the program as another user and waits for its first burst.
     fn bursts(&self, uid: u32) -> Bursts {
         let (steps, mut program) = self.program(uid, "bursts");
         Bursts::begin(steps, &mut program)
@@ -214,7 +215,7 @@ fn all_users_are_recorded_whenever_they_come() {
 }
 
 /// RUN create with two users by number, who have run nothing yet. EXPECT every event of theirs from
-/// the first on, windows that are theirs alone, and nothing of a third.
+/// the first on, windows that belong to them, and no events of a third user.
 #[test]
 fn named_users_are_recorded_from_their_first_event() {
     let Some(users) = Users::new("users-named") else { return };
@@ -270,8 +271,8 @@ fn only_root_records_others() {
     assert!(is_success && talk.contains(&format!("{BURST} events recorded")), "{talk}");
 }
 
-/// RUN event off and on, channel set and add, stop, start, clear, snapshot; a user who comes after
-/// each. EXPECT that it is so for all, whenever they come.
+/// RUN event off and on, channel set and add, stop, start, clear, snapshot; and a new user after
+/// each. EXPECT that the change applies to all, whenever they come.
 #[test]
 fn changes_apply_to_present_and_later_users() {
     let Some(users) = Users::new("users-changes") else { return };
@@ -345,10 +346,10 @@ fn a_snapshot_has_all_users() {
     assert_eq!(users.unfinished_parts(), 0);
 }
 
-/// RUN a session over two users while the trace of one cannot be written, because a folder of it is
-/// not there, and until it is. EXPECT that the other, whose buffers are filled several times as
-/// often as a trace that cannot be written is tried again, loses little or nothing; that it is said
-/// of whom events are lost, and when no more.
+/// RUN a session over two users while the trace of one cannot be written, because one of its
+/// folders is missing, and until it can. EXPECT that the other, whose buffers are filled several
+/// times as often as the recorder retries, loses little or nothing; and messages about whose events
+/// are lost, and when no more are.
 #[test]
 fn a_trace_that_cannot_be_written_delays_no_other_user() {
     let Some(users) = Users::new("users-stalled") else { return };
@@ -378,8 +379,9 @@ fn a_trace_that_cannot_be_written_delays_no_other_user() {
     assert_bursts(&users.numbers("trace"), EVE, 0..1);
 }
 
-/// RUN snapshot of a session over two users, the trace of one of whom was removed; of both. EXPECT
-/// the one in a snapshot that says who is missing, and can be read; a refusal where none is left.
+/// RUN snapshot of a session over two users, after the trace of one was removed; of both. EXPECT
+/// the other in a snapshot that names the missing user, and can be read; a refusal where none is
+/// left.
 #[test]
 fn a_snapshot_has_all_users_that_can_be_in_it() {
     let Some(users) = Users::new("users-snapshot-some") else { return };
@@ -402,8 +404,8 @@ fn a_snapshot_has_all_users_that_can_be_in_it() {
     assert!(talk.contains("its folder was removed"), "{talk}");
 }
 
-/// RUN programs of two users that ask for snapshots, one of them twice at once. EXPECT one for
-/// each, the other's without a wait, and the one that came too soon later.
+/// RUN programs of two users that request snapshots, one of them twice at once. EXPECT one for
+/// each, the other's without a wait, and the early one later.
 #[test]
 fn users_ask_for_snapshots_beside_each_other() {
     let Some(users) = Users::new("users-snapshots") else { return };
@@ -458,8 +460,8 @@ fn a_truncated_window_is_released_and_others_are_not() {
 }
 
 /// RUN --user all where a user's window is garbage, another's file, a link, a FIFO, a folder, or
-/// open to all, from the beginning and made later. EXPECT that these are passed over, that nothing
-/// behind the link changes, and that the others are recorded.
+/// open to all, from the beginning and made later. EXPECT that these are skipped, that the link's
+/// target does not change, and that the others are recorded.
 #[test]
 fn files_that_are_no_windows_are_skipped() {
     let Some(users) = Users::new("users-garbage") else { return };
@@ -489,7 +491,7 @@ fn files_that_are_no_windows_are_skipped() {
         assert!(fifo.expect("mkfifo runs").success());
         chown(window(first + 5), Some(first + 5), None).expect("root may");
         fs::create_dir(window(first + 6)).expect("a folder");
-        // With the marks of one, and nonsense behind them.
+        // With the marks of a window, and nonsense after them.
         fs::copy(users.window(0), window(first + 7)).expect("a copy");
         let file = fs::OpenOptions::new().write(true).open(window(first + 7)).expect("ours");
         file.write_all_at(&random(1 << 20), 4096).expect("written");
@@ -642,7 +644,7 @@ fn only_root_completes_the_remains_of_a_killed_recorder() {
 }
 
 /// RUN kill -9 of the recorder; root's next session; and, of another, `recover DIR` of a trace that
-/// was moved, with what the recorder kept of it gone. EXPECT both complete.
+/// was moved, without the recorder's own data. EXPECT both complete.
 #[test]
 fn a_trace_of_several_users_is_recovered_in_passing_and_where_it_was_moved() {
     let Some(users) = Users::new("users-moved") else { return };
@@ -719,7 +721,7 @@ fn written_data_cannot_be_taken_back() {
     let recorder = test.recorder_of("all");
     send(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
-    // Control lines begin behind the fixed part; what they count is zero in a new session.
+    // Control lines begin after the fixed part; their counters are zero in a new session.
     let window = fs::OpenOptions::new().read(true).write(true).open(users.window(EVE));
     let window = window.expect("root may");
     let mut bytes = vec![0; window.metadata().expect("its length").len() as usize];
@@ -833,8 +835,8 @@ fn a_user_who_logs_out_and_comes_back_is_recorded_again() {
     assert_eq!(users.unfinished_parts(), 0);
 }
 
-/// RUN --user all where 10,000 names of windows are taken by what is not those users'. EXPECT that
-/// the recorder passes them over, and real ones behind them are recorded.
+/// RUN --user all where 10,000 names of windows belong to files of other users. EXPECT that the
+/// recorder skips them, and records real windows after them.
 #[test]
 fn many_names_delay_nobody_for_long() {
     let Some(users) = Users::new("users-many") else { return };

@@ -7,8 +7,8 @@ use trackway_tests::{is_root, skipped};
 
 use crate::session_test::{Bursts, ONE, SessionTest, assert_there};
 
-/// RUN create --pid, channel set --pid and --any-process, beside a process that is not meant.
-/// EXPECT the numbers of who is meant at the time.
+/// RUN create --pid, channel set --pid and --any-process, with another process running. EXPECT the
+/// numbers of the processes that are selected at the time.
 #[test]
 fn processes_are_chosen_by_id() {
     let test = SessionTest::new("session-pid");
@@ -69,8 +69,8 @@ fn processes_are_chosen_by_executable() {
     assert_eq!(["name", "pattern", "path", "running"].map(count), [3, 7, 4, 15]);
 }
 
-/// RUN create --pid-namespace of a namespace that is there, and one whose program is started later.
-/// EXPECT the events from there alone.
+/// RUN create --pid-namespace of an existing namespace, and of one whose program is started later.
+/// EXPECT only the events from there.
 #[test]
 fn processes_are_chosen_by_namespace() {
     if !is_root() {
@@ -78,7 +78,7 @@ fn processes_are_chosen_by_namespace() {
     }
     let test = SessionTest::new("session-namespace");
     let steps = Steps::new(&test.fixture, "steps-inside");
-    // The shell is the first process there, and starts one program at once, one when it is told to.
+    // The shell is the first process there; it starts one program at once, and one on request.
     let script = "\"$1\" steps 6; read line < go; \"$1\" steps 7";
     let go = test.fixture.path("go");
     assert!(test.fixture.command("mkfifo").arg(&go).status().expect("mkfifo runs").success());
@@ -107,8 +107,8 @@ fn namespace_of(pid: u32) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/{pid}/ns/pid_for_children")).ok()?.ino())
 }
 
-/// RUN sessions whose events are named with commas between them. EXPECT each of them, and none that
-/// is excluded so.
+/// RUN sessions whose patterns are separated by commas. EXPECT each of the events, and none that is
+/// excluded so.
 #[test]
 fn patterns_may_stand_with_commas_between_them() {
     let test = SessionTest::new("session-which-commas");

@@ -1,4 +1,4 @@
-//! Suites of `trackway bench` in tests: run once, and what their results say of rows.
+//! Suites of `trackway bench` in tests: one run, and its results by row.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::{Fixture, has, skipped};
 
-/// Runs a suite once, with these tracers or with all, in a command that is changed as the test
-/// needs it: its exit status, what it said, and its results.
+/// Runs a suite once, with these tracers or with all, in a command that the test changes as it
+/// needs. Returns its exit status, its messages, and its results.
 pub fn quick(
     fixture: &Fixture,
     suite: &str,

@@ -10,7 +10,7 @@ use crate::skipped;
 pub struct Group(PathBuf);
 
 impl Group {
-    /// `None` (said so) where there can be none.
+    /// Makes a control group; returns `None`, after printing the reason, where that is impossible.
     pub fn new(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let mounted = mounts.lines().find_map(|line| {

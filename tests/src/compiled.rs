@@ -1,5 +1,5 @@
-//! Programs that tests compile: once in a process, however many of its tests want the same one.
-//! Half of the time of some test programs went into the compiler.
+//! Programs that tests compile: each once in a process, for all of its tests. Otherwise some test
+//! programs spend half of their time in the compiler.
 //!
 //! They are kept as bytes: nothing is to be removed at the end.
 
@@ -10,19 +10,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// All that a program is made of, besides what stays as it is while tests run: headers and
+/// Input of a compilation, without the parts that stay the same while tests run: headers and
 /// libraries of the checkout, and compilers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Recipe {
     pub(crate) compiler: String,
-    /// Name of the source file: it says the language, and is in what `__FILE__` says.
+    /// Name of the source file. It determines the language and the value of `__FILE__`.
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) is_linked: bool,
     pub(crate) flags: Vec<String>,
 }
 
-/// Programs that are kept. Who wants one that is being compiled waits for it.
+/// Compiled programs. A test that needs a program in compilation waits for it.
 type CompiledPrograms = HashMap<Recipe, Arc<OnceLock<Vec<u8>>>>;
 
 impl Recipe {

@@ -103,8 +103,9 @@ impl Fixture {
         self.path("run")
     }
 
-    /// Ends what runs on in this fixture: recorders in the background, and what a failed test left.
-    /// It is known by the window's folder in its environment, which bears this process's id.
+    /// Ends the processes of this fixture: background recorders, and processes that a failed test
+    /// left. They have the window's folder, whose name contains this process's id, in their
+    /// environment.
     fn end_processes(&self) {
         let ours = format!("TRACKWAY_WINDOW_DIR={}", self.window.display());
         let is_ours = |pid: &u32| {
@@ -131,8 +132,8 @@ impl Fixture {
         command
     }
 
-    /// `trackway` with these arguments, in this fixture. Whatever it records is reserved as
-    /// [`reserve`] says, so that the tests of one way are those of all (`make ways`).
+    /// `trackway` with these arguments, in this fixture. Its recordings use the writer path of
+    /// [`reserve`], so that the same tests cover all writer paths (`make ways`).
     pub fn trackway<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = self.command(build_dir().join("trackway"));
         let mut arguments = arguments.iter().map(AsRef::as_ref).peekable();
@@ -214,7 +215,8 @@ impl Fixture {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Output of babeltrace2 for a trace, or `None` (said so) where it is not installed.
+    /// Returns the output of babeltrace2 for a trace, or `None`, after printing the reason, where
+    /// it is not installed.
     pub fn babeltrace(&self, trace: &Path) -> Option<Output> {
         if !has("babeltrace2") {
             skipped("babeltrace2 is not installed");
@@ -337,7 +339,7 @@ impl Summary {
     }
 }
 
-/// Events that babeltrace2 says were discarded, from its messages.
+/// Returns the number of events that babeltrace2 reports as discarded in its messages.
 pub fn discarded_by_babeltrace(messages: &str) -> u64 {
     let mut sum = 0;
     for line in messages.lines() {

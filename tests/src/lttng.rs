@@ -14,7 +14,7 @@ pub const PROGRAMS: [&str; 5] = ["lttng", "lttng-sessiond", "lttng-gen-tp", "set
 
 /// The daemon while it runs; ended, by its id, when it is dropped.
 pub struct Daemon<'fixture> {
-    /// World whose folder is the daemon's home.
+    /// Fixture whose folder is the daemon's home.
     pub fixture: &'fixture Fixture,
     child: Child,
 }
@@ -85,7 +85,7 @@ fn command(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
     if is_root() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
-    // Should the test be killed, so is what it started.
+    // If the test is killed, its children are killed, too.
     command.args(["--pdeathsig", "TERM"]).arg(program);
     command.env("LTTNG_HOME", fixture.path("home")).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
     command.env_remove("LTTNG_RUNDIR");

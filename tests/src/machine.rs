@@ -1,5 +1,5 @@
-//! Machines of their own, under an emulator: a kernel, a file system in its memory, and what its
-//! first process (`tests/machine/init.c`) said.
+//! Emulated machines: a kernel, a file system in memory, and the console output of the first
+//! process (`tests/machine/init.c`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(400);
 /// files.
 #[derive(Default)]
 pub struct Console {
-    /// Each, what it wrote, and its status.
+    /// Commands with their output and status.
     pub commands: Vec<(String, String, i32)>,
     files: BTreeMap<String, Vec<u8>>,
     is_whole: bool,

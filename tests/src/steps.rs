@@ -1,5 +1,5 @@
-//! Steps: programs that count their own events where the test can see it, and what the trace must
-//! then hold. `tests/lives/steps.h` is the other half.
+//! Steps: programs that count their own events in memory that the test can read, and checks of the
+//! trace against these counts. `tests/lives/steps.h` is the other half.
 //!
 //! Every event carries its stream, its number there, and the ids of its process and thread. So one
 //! check serves every test: nothing twice, nothing in the wrong order, nothing that was not
@@ -30,11 +30,11 @@ pub struct Step {
     pub stream: u32,
     /// Its number in the stream.
     pub number: u64,
-    /// Process that emitted it, as that process says.
+    /// Process that emitted it, as the process itself recorded.
     pub pid: u32,
     /// Thread that emitted it, likewise.
     pub tid: u32,
-    /// Process that emitted it, as the context says.
+    /// Process that emitted it, from the context.
     pub vpid: u32,
     /// Thread that emitted it, likewise.
     pub vtid: u32,
@@ -127,8 +127,8 @@ impl Steps {
         counts
     }
 
-    /// Checks that the trace of `recording` holds exactly what was emitted, less what is said to
-    /// be lost.
+    /// Checks that the trace of `recording` holds exactly the emitted events, less the reported
+    /// losses.
     pub fn check(&self, fixture: &Fixture, recording: &Recording) {
         let counts = self.counts();
         assert_eq!(counts.started, counts.returned, "{}", recording.messages());
@@ -199,7 +199,7 @@ fn parse(line: &str) -> Step {
     }
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 ///
 /// # Panics
 /// After a long time.
@@ -320,7 +320,7 @@ pub fn send(pid: i32, signal: i32) {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
-        // The command of a recorder first: it is known by what it wrote.
+        // The command of a recorder first: its file of steps identifies it.
         if let Some(path) = self.steps.take() {
             let pid = Steps { path }.pid();
             if pid != 0 && is_running(pid) {

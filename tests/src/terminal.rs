@@ -17,7 +17,7 @@ pub struct OnTerminal {
 }
 
 impl OnTerminal {
-    /// The bytes as text; what is not UTF-8 shows as U+FFFD.
+    /// Returns the bytes as text; invalid UTF-8 becomes U+FFFD.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
@@ -61,15 +61,15 @@ pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
     OnTerminal { status, bytes: reader.join().expect("a reader") }
 }
 
-/// A terminal that passes on what is written to it as it is: its two ends.
+/// Opens a terminal in raw mode; returns its two ends.
 fn open_terminal() -> (OwnedFd, OwnedFd) {
     let (mut master, mut slave) = (-1, -1);
     // SAFETY: all-zero bytes are a valid termios, whose members are integers.
     let mut mode = unsafe { std::mem::zeroed::<libc::termios>() };
     // SAFETY: `mode` is a live termios.
     unsafe { libc::cfmakeraw(&raw mut mode) };
-    // SAFETY: both descriptors are live variables; a null pointer for the name means none is
-    // wanted, one for the size that there is none; `mode` is initialised.
+    // SAFETY: both descriptors are live variables; a null pointer for the name requests no name,
+    // and one for the size sets no size; `mode` is initialised.
     let result = unsafe {
         libc::openpty(
             &raw mut master,

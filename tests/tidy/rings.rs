@@ -51,7 +51,7 @@ struct Module {
     offered: BTreeMap<String, Names>,
     /// Modules of which it offers everything.
     offered_whole: Vec<Names>,
-    /// Names of what it defines.
+    /// Names of the items that it defines.
     items: BTreeSet<String>,
 }
 
@@ -214,13 +214,13 @@ fn absolute(modules: &Modules, from: &[String], path: &[String]) -> Option<Names
     Some(at)
 }
 
-/// The module that a path leads into, without what is offered under other paths.
+/// Returns the module into which a path leads, without re-exports.
 fn module_of<'p>(modules: &Modules, path: &'p [String]) -> Option<(&'p [String], &'p [String])> {
     let end = (0..=path.len()).rev().find(|&end| modules.contains_key(&path[..end]))?;
     Some(path.split_at(end))
 }
 
-/// The module that defines what is at this path; `None`: none is found.
+/// Returns the module that defines the item at this path, or `None` if it is not found.
 fn definition(modules: &Modules, path: &[String], hops: usize) -> Option<Names> {
     let (at, rest) = module_of(modules, path)?;
     let module = modules.get(at)?;
@@ -245,7 +245,8 @@ fn imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<String>> {
     for (from, module) in modules {
         for path in &module.paths {
             let Some(path_here) = absolute(modules, from, path) else { continue };
-            // Where nothing is found, as of what a macro makes: the module that it leads into.
+            // If nothing is found, as for items that a macro makes, use the module into which the
+            // path leads.
             let into = || module_of(modules, &path_here).map(|(module, _)| module.to_vec());
             let defined = definition(modules, &path_here, 0).or_else(into).unwrap_or_default();
             if let (Some(own), Some(other)) = (from.first(), defined.first())

@@ -14,7 +14,7 @@ pub(crate) struct Totals {
     pub(crate) returned: u64,
     /// Events in the trace.
     pub(crate) recorded: u64,
-    /// Events lost, as the trace says.
+    /// Number of lost events, from the trace.
     pub(crate) lost: u64,
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn sums_agree(totals: &Totals, overwritten: u64, wrong: &mut Complain
     });
 }
 
-/// No packet is missing behind the first record of its stream. (A lockless buffer's hole is such a
-/// packet.)
+/// Checks that no packet is missing after the first record of its stream. (A lockless buffer's hole
+/// is such a packet.)
 pub(crate) fn none_missing(streams: &[Stream], wrong: &mut Complaints) {
     for stream in streams {
         wrong.unless(stream.missing == 0, || {

@@ -44,12 +44,12 @@ pub(crate) enum End {
 }
 
 impl Mode {
-    /// All of them; what is there twice is drawn as often.
+    /// All of them; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 4] = [Self::Discard, Self::Discard, Self::Overwrite, Self::Roomy];
 }
 
 impl WriterPath {
-    /// All of them; what is there twice is drawn as often.
+    /// All of them; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 7] = [
         Self::Sequence,
         Self::Sequence,
@@ -62,7 +62,7 @@ impl WriterPath {
 }
 
 impl End {
-    /// All of them; what is there twice is drawn as often.
+    /// All of them; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 6] = [
         Self::ByItself,
         Self::ByItself,
@@ -102,8 +102,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The round with this seed, whose program records for `duration_ms`. But for that time, and
-    /// for pauses, which are for long rounds only, it is the same for each.
+    /// Returns the round with this seed, whose program records for `duration_ms`. The round depends
+    /// only on the seed, except for that time and for pauses, which only long rounds have.
     pub(crate) fn new(seed: u64, duration_ms: u64) -> Self {
         let random = &mut Random::new(seed);
         let mode = *random.pick(&Mode::ALL);

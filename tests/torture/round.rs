@@ -17,7 +17,7 @@ use crate::window;
 
 /// Most time that a round's program and recorder may take.
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
-/// Most time until what the dead left is given back.
+/// Longest time until the remains of dead processes are released.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// File that marks a complete trace.
 const MARK: &str = "trackway/complete";
@@ -130,7 +130,7 @@ impl Round<'_> {
         std::thread::sleep(Duration::from_millis(LONG_MS / 3));
         group.signal_all(libc::SIGSTOP);
         std::thread::sleep(pause);
-        // The recorder first: it must renew its lease before the program looks at it.
+        // The recorder first: it must renew its lease before the program reads it.
         group.signal(libc::SIGCONT);
         std::thread::sleep(Duration::from_millis(500));
         group.signal_all(libc::SIGCONT);
@@ -153,7 +153,8 @@ impl Round<'_> {
                 let process = unsafe { OwnedFd::from_raw_fd(fd) };
                 sleep_until(kill_at);
                 let (fd, none) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-                // SAFETY: the descriptor is open; a null pointer asks for what kill(2) sends.
+                // SAFETY: the descriptor is open; a null pointer selects the same information as
+                // kill(2).
                 unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };
                 return;
             }
@@ -161,7 +162,8 @@ impl Round<'_> {
         }
     }
 
-    /// Completes what the dead left. Whether writers took the recorder for alive until then.
+    /// Completes the remains of dead processes. Returns true if writers took the recorder for alive
+    /// until then.
     fn recover(&self) -> Result<bool, String> {
         let lease_held = self.plan.end != End::RecorderKilled
             || !window::exists(self.fixture)

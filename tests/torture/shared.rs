@@ -1,4 +1,4 @@
-//! The file that the tortured program and its test share: what to do, and what was done.
+//! The file that the tortured program and its test share: orders, and counts.
 //!
 //! ```text
 //!    0  words, u64 each, as `enum word` of workload.c names them
@@ -178,8 +178,8 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts `command` as the leader of a new process group. `shared`: the file whose `STOP`
-    /// word ends those who left the group, or whose leader is gone.
+    /// Starts `command` as the leader of a new process group. `shared`: the file whose `STOP` word
+    /// ends processes that left the group, or whose leader is gone.
     pub(crate) fn start(command: &mut Command, shared: Option<&Shared>) -> Self {
         use std::os::unix::process::CommandExt;
         // SAFETY: between fork and exec it makes one system call, and touches no memory.

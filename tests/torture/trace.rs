@@ -1,5 +1,5 @@
-//! A trace of the tortured program, read and checked in itself: packets enclose their events, time
-//! never goes backward, every record is what its lane and number say.
+//! A trace of the tortured program, and its internal checks: packets enclose their events, time
+//! never goes backward, every record has the contents that follow from its lane and number.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use trackway_tests::{Fixture, discarded_by_babeltrace, has};
 use crate::check::Totals;
 use crate::shared::Lane;
 
-/// An event, reduced to what is to be compared.
+/// An event, reduced to the compared fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Lane of the event's thread.
@@ -32,13 +32,13 @@ pub(crate) struct Stream {
     pub(crate) name: String,
     /// Events, in the order of their bytes.
     pub(crate) records: Vec<Record>,
-    /// Events lost, as its last packet says.
+    /// Number of lost events, from its last packet.
     pub(crate) discarded: u64,
     /// Begin and end of its packets.
     pub(crate) packets: Vec<(u64, u64)>,
     /// True if packets before its first record were overwritten.
     pub(crate) overwritten: bool,
-    /// Packets missing behind its first record.
+    /// Number of packets missing after its first record.
     pub(crate) missing: u64,
     /// Number that its next packet has if none is missing.
     next_packet: u64,

@@ -94,7 +94,7 @@ pub(crate) fn has_unnamed_writer(fixture: &Fixture) -> bool {
     )
 }
 
-/// Processes in the table, and what the kernel says of those ids now.
+/// Describes the processes in the table, and the kernel's present state of these ids.
 fn processes(window: &[u8]) -> String {
     let mut text = String::new();
     for index in 0..layout::PROCESSES_MAX {

@@ -11,12 +11,12 @@ use trackway_schema::{Label, Scalar};
 
 use crate::Bound;
 
-/// Instructions: a predicate on each element of a list, and what leads there.
+/// Instructions: a predicate on each element of a list, and the path to it.
 pub(crate) const INSNS: Bound = Bound { per_byte: 16, base: 64 };
-/// A tree, a typed one, a graph, tables of what is known where; and the verifier's states.
+/// A tree, a typed one, a graph, tables of known values; and the verifier's states.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 4096, base: 8 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 64, base: 16 << 10 };
-/// Longer texts take long: what must be looked at is how they are read, not how many there are.
+/// Longer texts take long, and their number of terms is not of interest.
 const TEXT_BYTES_MAX: usize = 2048;
 
 /// Compiles a filter. The work: its instructions.

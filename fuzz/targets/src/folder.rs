@@ -1,9 +1,9 @@
-//! Whole folders: several traces, each with its metadata and data files, read by `reader`: printed,
-//! counted, cut and put together. What it writes must not depend on threads, nor on the size of its
-//! pieces; what is counted is what is printed; and what is cut out or put together of whole traces
-//! prints as they do.
+//! Whole folders: several traces, each with its metadata and data files, which `reader` prints,
+//! counts, trims and merges. The output must depend neither on threads nor on the size of its
+//! pieces; the counts are those of the printed events; and a trim or merge of whole traces prints
+//! as they do.
 //!
-//! An input is any number of files, one behind another:
+//! An input is any number of files, one after another:
 //!
 //! ```text
 //! folder u8 | name u8, 0: the metadata | size u16, little endian | content
@@ -25,7 +25,7 @@ use trackway_testkit::TemporaryFolder;
 
 use crate::Bound;
 
-/// Folders and files that are told apart.
+/// Number of distinct folders and files.
 const FOLDERS: u8 = 4;
 const FILES: u8 = 8;
 /// The first name of an index.
@@ -86,7 +86,7 @@ fn counted(folders: &Folders<'_>) -> Statistics {
     alone.0
 }
 
-/// A part of what there is, other ones for other numbers.
+/// Returns a selection of the events, a different one for each number.
 fn some(counted: &Statistics, number: usize) -> Selection<'static> {
     let (first, last) = (counted.first, counted.last);
     let middle = first.zip(last).map(|(first, last)| first.midpoint(last));
@@ -101,7 +101,7 @@ fn some(counted: &Statistics, number: usize) -> Selection<'static> {
     Selection { range: Range { begin, end }, ..Selection::default() }
 }
 
-/// Trims or merges, and reads what was written. That `expected` was printed of what was selected.
+/// Trims or merges, and reads the result, which must print as `expected`.
 fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is_merge: bool) {
     let place = TemporaryFolder::new();
     let inputs = inputs(folders);

@@ -1,4 +1,4 @@
-//! Pages of the kernel's ring buffer, the records in them, and what filters say of those.
+//! Pages of the kernel's ring buffer, the records in them, and filters on those.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use crate::Bound;
 
 /// Records: four bytes each, at least.
 pub(crate) const RECORDS: Bound = Bound { per_byte: 1, base: 16 };
-/// The page is not copied, and a payload is bounded: the rest is what describes the events.
+/// The page is not copied, and a payload is bounded: the rest describes the events.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 16, base: 1 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 64 << 10 };
 /// Most bytes of a payload.
@@ -87,7 +87,7 @@ fn converter() -> Option<Converter> {
     Some(Converter::with_filters(events.into_iter(), common, PAYLOAD_BYTES_MAX, contexts))
 }
 
-/// Reads what describes a page if it is text, else a page. The work: records.
+/// Reads a description of events if the input is text, otherwise a page. The work: records.
 pub fn ftrace(bytes: &[u8]) -> u64 {
     if let Ok(text) = core::str::from_utf8(bytes)
         && let Ok(format) = PageFormat::parse(text, HEADER_EVENT)
@@ -119,7 +119,7 @@ pub fn ftrace(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Else the fuzzer would look at nothing.
+    /// Otherwise the fuzzer would reach nothing.
     #[test]
     fn kept_pages_have_records_that_are_converted() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/ftrace");

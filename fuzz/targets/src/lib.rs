@@ -45,7 +45,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Holds what reading `bytes` took against this target's bounds.
+    /// Compares the cost of reading `bytes` with this target's bounds.
     ///
     /// # Panics
     /// If it was more.

@@ -71,8 +71,8 @@ fn processes(channel: &ChannelSpec) {
     assert!(channel.executables.iter().all(is_one));
 }
 
-/// Reads what a client sends, and lets a session's machine decide about it: each line has one
-/// answer, and what the session is after it could be begun. The work: answers.
+/// Reads a client's lines, and lets a session's machine decide about them: each line has one
+/// answer, and every accepted configuration could begin a session. The work: answers.
 ///
 /// ```text
 /// size of the pieces u8, 0: all at once | lines
@@ -118,7 +118,7 @@ fn sent_again(request: &Request) {
     assert_eq!(read([&line[..]].into_iter()), [Ok(message.request)]);
 }
 
-/// A session whose effects all succeed, but for some.
+/// A session all of whose effects succeed, except some.
 struct Session {
     machine: Machine,
     effects: u64,
@@ -144,7 +144,7 @@ impl Session {
         assert!(self.machine.channels().count() == self.machine.spec().channels.len());
     }
 
-    /// Does all that is to be done; who was answered.
+    /// Carries out all pending effects; returns the clients that were answered.
     fn carry_out(&mut self) -> Vec<u64> {
         let mut answered = Vec::new();
         while let Some(effect) = self.machine.next_effect() {

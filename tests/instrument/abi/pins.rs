@@ -47,7 +47,7 @@ fn exported(library: &Path) -> Vec<String> {
 
 fn is_in_the_c_library(name: &str) -> bool {
     let name = CString::new(name).expect("a name");
-    // SAFETY: the name is a C string; nothing is done with what is found.
+    // SAFETY: the name is a C string; the address that is found is not used.
     unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
 }
 

@@ -25,13 +25,14 @@ const RECORDED: [(&str, u64, &str, &str); 10] = [
     ("setuid", 5 << 10, PROCESSES, "5 KiB of stack"),
 ];
 
-/// Bytes that an event takes besides for which a filter is linked, and where that is said.
+/// Bytes that an event takes in addition while a filter is linked for it, and the place of the
+/// documented figure.
 const LINKING: (u64, &str, &str) = (10 << 10, FILTERS, "up to 10 KiB of stack");
 
 /// Most bytes of a disabled event.
 const OFF_BYTES: u64 = 512;
 
-/// Runs the program; all that it said of each call.
+/// Runs the program; returns its figures for each call.
 fn measured(command: &mut Command) -> Vec<(String, u64)> {
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -45,7 +46,8 @@ fn measured(command: &mut Command) -> Vec<(String, u64)> {
     all
 }
 
-/// Looked up at once: a first call that looks its function up takes what the loader does.
+/// Symbols are resolved at load time: otherwise the first call of a function includes the loader's
+/// stack.
 const FLAGS: [&str; 1] = ["-Wl,-z,now"];
 
 #[test]
@@ -58,7 +60,7 @@ fn documented_stack_sizes_hold() {
         let text = text.replace("\n * ", " ").replace('\n', " ");
         assert!(text.contains(words), "{document} says of {name}: {words}");
     }
-    // While a filter is linked, which it is for the first event behind each change.
+    // A filter is linked for the first event after each change.
     for filter in ["$ctx.vtid > 0", "$ctx.procname != \"x\" && $ctx.vpid > 0 && sample(1/1)"] {
         let trace = fixture.path("trace");
         let mut recorder =

@@ -1,5 +1,5 @@
-//! Library, header and recorder of different versions: refused politely, the program runs on, and
-//! who asks is told which is older and what to do.
+//! Library, header and recorder of different versions: refused with a message, while the program
+//! runs on. Commands report which is older and what to do.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 
 use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
-/// Records an event, says so, and waits for the end of its input or half a second, which is long
-/// enough for a recorder that looks at its descendants every twentieth of one.
+/// Program that records an event, prints a line, and waits for the end of its input or half a
+/// second, which is long enough for a recorder that checks its descendants every twentieth of a
+/// second.
 const PROGRAM: &str = r#"
 #include <poll.h>
 #include <stdio.h>
@@ -137,8 +138,8 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
         ),
         ("newer", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 2", 0, Some("a newer header")),
         ("older", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 0", 0, Some("an older header")),
-        // Of this version, without what was added at the end: it cannot be asked about, and is
-        // recorded.
+        // Of this version, without the members that were added at the end: it cannot be queried,
+        // and is recorded.
         (
             "first",
             "trackway/trackway.h",

@@ -90,8 +90,8 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     assert!(talk.contains("by unknown numbers of 32 bits are not recorded: 1 of"), "{talk}");
 }
 
-/// RUN such calls with a filter on their text, by the call's name, and without those events. EXPECT
-/// what is meant.
+/// RUN such calls with a filter on their strings, by the call's name, and without those events.
+/// EXPECT only the selected calls.
 #[test]
 fn calls_by_numbers_of_32_bits_are_filtered_and_left_out_like_others() {
     let fixture = Fixture::new("kernel-compat-filter");
@@ -117,8 +117,8 @@ fn calls_by_numbers_of_32_bits_are_filtered_and_left_out_like_others() {
     assert!(!lines.is_empty() && !lines.iter().any(|line| line.contains("compat_")), "{lines:#?}");
 }
 
-/// RUN calls by numbers that no call has: -1, one of x32, in a gap and beyond the table. EXPECT to
-/// be told how many they were, and of none if all are known.
+/// RUN calls by numbers that no call has: -1, one of x32, in a gap and beyond the table. EXPECT a
+/// message with their count, and no message if all numbers are known.
 #[test]
 fn calls_by_unknown_numbers_are_counted() {
     const CALLS: &str = r#"

@@ -1,4 +1,4 @@
-//! Contexts of the kernel's events: `trackway record --kernel … --context …`.
+//! Contexts of kernel events: `trackway record --kernel … --context …`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,13 +36,13 @@ const ALL: &str = "procname,tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,e
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable";
 
-/// The same, as the program says them.
+/// The same contexts, in the order in which the program prints them.
 const IN_ORDER: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable,procname";
 
-/// RUN a program that has numbers, names and namespaces of its own, and says which. EXPECT the
-/// kernel's events to say the same, of entry and exit, and of events that are no calls.
+/// RUN a program that has numbers, names and namespaces of its own, and prints them. EXPECT the
+/// same in kernel events, of entry and exit, and of events that are no calls.
 #[test]
 fn contexts_are_what_the_thread_itself_finds() {
     let fixture = Fixture::new("kernel-contexts");
@@ -80,9 +80,9 @@ fn contexts_are_what_the_thread_itself_finds() {
     assert!(text(&count.stdout).trim().parse::<u64>().is_ok_and(|count| count >= 3), "{count:?}");
 }
 
-/// RUN filters on each context, in a thread that calls the system with what it is, and with what it
-/// is not; and on some of them where a thread ends. EXPECT what is meant, and that the trace says
-/// the same of each.
+/// RUN filters on each context, in a thread that makes system calls with its own value, and with
+/// another; and on some of them where a thread ends. EXPECT the selected calls, and the same values
+/// in the trace.
 #[test]
 fn filters_ask_for_each_context_that_is_recorded() {
     let fixture = Fixture::new("kernel-contexts-asked");
@@ -126,7 +126,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
         let whence = format!("whence = {} }}", 100 + number);
         assert!(line.contains(&whence), "{name}: {line}");
         match *name {
-            // Text alone is asked whatever the offset is.
+            // Only strings are filtered whatever the offset is.
             "procname" => assert_eq!(of(line, "offset").as_deref(), Some("0"), "{line}"),
             name => {
                 assert_eq!(of(line, "offset"), of(line, name), "{name}: {line}");
@@ -140,8 +140,8 @@ fn filters_ask_for_each_context_that_is_recorded() {
     assert!(ends.len() == 1 && ends[0].contains("fifteen letters"), "{ends:?}");
 }
 
-/// RUN lists of contexts of both. EXPECT each side to have what it knows, and programs what is
-/// usual where only the kernel's are named.
+/// RUN lists of contexts for both. EXPECT each side to have the contexts that it supports, and
+/// programs the default ones where the list names only kernel contexts.
 #[test]
 fn each_side_has_the_contexts_that_it_knows() {
     let fixture = Fixture::new("kernel-contexts-both");
@@ -169,7 +169,7 @@ fn each_side_has_the_contexts_that_it_knows() {
     }
 }
 
-/// RUN what cannot be. EXPECT to be told what there is.
+/// RUN unknown contexts. EXPECT a message that lists the existing ones.
 #[test]
 fn contexts_that_nobody_has_are_refused() {
     let fixture = Fixture::new("kernel-contexts-refused");

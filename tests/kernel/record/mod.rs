@@ -1,4 +1,5 @@
-//! `trackway record --kernel`: the kernel's events of a command, or of everything, beside its own.
+//! `trackway record --kernel`: kernel events of a command, or of everything, together with user
+//! events.
 
 mod arguments;
 mod compat;
@@ -16,8 +17,8 @@ use trackway_tests::{
 
 use crate::support::record;
 
-/// A program that calls getpgid(2), each time between two events; `None` (said so) where the
-/// kernel's events cannot be recorded.
+/// Compiles a program that calls getpgid(2), each time between two events; returns `None`, after
+/// printing the reason, where kernel events cannot be recorded.
 fn program(fixture: &Fixture) -> Option<PathBuf> {
     if !has_kernel_events(fixture) {
         return None;
@@ -103,8 +104,8 @@ fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     assert_eq!(count, 4 * COUNT);
 }
 
-/// RUN a command whose own command does what is recorded, while others do the same. EXPECT what it
-/// starts, and, of the whole system, the others, too.
+/// RUN a command whose child makes the recorded calls, while other processes do the same. EXPECT
+/// the calls of the child, and, of the whole system, the others, too.
 #[test]
 fn a_command_and_what_it_starts_are_recorded_or_everything() {
     let fixture = Fixture::new("kernel-scope");
@@ -173,7 +174,7 @@ fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
     assert!(lines.iter().any(|line| line.contains("pid = 1000049999")), "{}", lines.len());
 }
 
-/// RUN what cannot be. EXPECT to be told what helps, before the command runs.
+/// RUN impossible recordings. EXPECT a message with a hint, before the command runs.
 #[test]
 fn refusals_have_hints() {
     let fixture = Fixture::new("kernel-refused");
@@ -193,7 +194,7 @@ fn refusals_have_hints() {
     assert!(talk.contains("'web:r: a == 1' is about none of the kernel's events"), "{talk}");
     let talk = refused(&["--kernel", "a b"]);
     assert!(talk.contains("is no pattern of kernel events") && talk.contains("hint: "), "{talk}");
-    // What takes more open files than are allowed is said before anything is made.
+    // A recording that needs more open files than are allowed is refused before anything is made.
     let trackway = build_dir().join("trackway");
     let script = "ulimit -n 256; exec \"$0\" record --kernel '*' -o trace -- touch ran";
     let output =
@@ -217,7 +218,7 @@ fn refusals_have_hints() {
     assert!(talk.contains(&same), "{talk}");
 }
 
-/// RUN the guide's commands. EXPECT what it says of them.
+/// RUN the guide's commands. EXPECT the results that it documents.
 #[test]
 fn the_commands_of_the_kernel_guide_work() {
     let fixture = Fixture::new("kernel-guide");
@@ -243,7 +244,7 @@ fn the_commands_of_the_kernel_guide_work() {
     assert!(print("everything").contains("sched_switch: "));
 }
 
-/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT what comes behind.
+/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT the events after it.
 #[test]
 fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     const EXEC: &str = "#include <pthread.h>\n#include <unistd.h>\n\
@@ -305,8 +306,8 @@ fn the_end_of_a_recording_ends_its_kernel_part() {
     assert!(talk.contains("kernel: 200 events recorded, 0 lost, 0 overwritten"), "{talk}");
 }
 
-/// RUN a recorder of everything, whose own preparations do much of what it records. EXPECT few of
-/// its own events: recording begins when all is ready.
+/// RUN a recorder of everything, whose own preparations cause many of the recorded events. EXPECT
+/// few of its own events: recording begins when all is ready.
 #[test]
 fn the_recorders_own_preparations_are_not_recorded() {
     let fixture = Fixture::new("kernel-ready");
@@ -322,6 +323,6 @@ fn the_recorders_own_preparations_are_not_recorded() {
     let tid = format!("{{ tid = {pid} }}");
     let is_own = |line: &&String| line.contains(&tid) && line.contains(" kmem_kmalloc: ");
     let own = lines(&fixture).iter().filter(is_own).count();
-    // The kernel's verifier asks for memory hundreds of times for each of some sixty programs.
+    // The kernel's verifier allocates memory hundreds of times for each of some sixty programs.
     assert!(own < 2000, "{own} times memory for the recorder itself; {talk}");
 }

@@ -13,8 +13,8 @@ use super::kernel_test::KernelTest;
 
 const OTHER_USER: u32 = 65_534;
 
-/// RUN SIGKILL for a session's recorder. EXPECT what was written to be a whole trace, once it is
-/// recovered, and to be told that the rest of the kernel's events is lost.
+/// RUN SIGKILL for a session's recorder. EXPECT the written part to be a complete trace, once it is
+/// recovered, and a message that the rest of the kernel events is lost.
 #[test]
 fn recover_says_what_is_lost_of_the_kernel() {
     let Some(test) = KernelTest::new("ksession-killed") else { return };
@@ -40,8 +40,8 @@ fn recover_says_what_is_lost_of_the_kernel() {
     assert!(!text(&printed().stderr).contains("trackway recover"));
 }
 
-/// RUN SIGKILL for the recorder of the kernel's events alone, and recover at once. EXPECT it to be
-/// waited for, what is lost to be told once, and that there was something.
+/// RUN SIGKILL for a recorder of kernel events only, and recover at once. EXPECT recover to wait
+/// for it, to report the losses once, and some recorded events.
 #[test]
 fn recover_waits_for_a_recorder_that_was_just_killed() {
     let Some(test) = KernelTest::new("ksession-just-killed") else { return };
@@ -59,7 +59,7 @@ fn recover_waits_for_a_recorder_that_was_just_killed() {
     }
 }
 
-/// RUN a session that writes to a disk which is full for a while. EXPECT to be told at once, and
+/// RUN a session that writes to a disk which is full for a while. EXPECT a message at once, and
 /// when it goes on; and the summary in the end.
 #[test]
 fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
@@ -107,7 +107,7 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
         said.contains("kernel: ") && said.contains("the trace has not all of the kernel's events"),
         "{talk}\n{said}"
     );
-    // What is there are whole packets, and the last ones say what is not: as the summary does.
+    // The trace has complete packets, and the last ones count the losses, as the summary does.
     let number = |text: &str, before: &str| -> Option<u64> {
         text.split_once(before)?.0.rsplit(' ').next()?.replace(',', "").parse().ok()
     };
@@ -125,8 +125,8 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     assert_eq!(of_kernel as u64, recorded, "{summary}\n{stats}");
 }
 
-/// RUN record while everything between what takes root and the beginning stands still. EXPECT
-/// nothing of what happens then, and nothing lost of it.
+/// RUN record while a process stops everything between the setup as root and the beginning. EXPECT
+/// none of the events in between, and none counted as lost.
 #[test]
 fn nothing_is_recorded_before_somebody_drains() {
     let Some(test) = KernelTest::new("ksession-before") else { return };
@@ -220,7 +220,7 @@ fn recorded_rounds<'test>(
 }
 
 /// RUN stop, start, clear and snapshot while `trackway record` records the kernel, too. EXPECT them
-/// to be for the kernel's events as for the program's.
+/// to apply to kernel events as to the program's.
 #[test]
 fn record_is_told_what_to_do_with_the_kernels_events() {
     let Some(test) = KernelTest::new("ksession-record") else { return };
@@ -383,8 +383,8 @@ fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
     assert!(talk.contains("only root runs commands as another user"), "{talk}");
 }
 
-/// RUN a command with few descriptors, and more of the kernel's events than that. EXPECT both to
-/// have what they need.
+/// RUN a command with few descriptors, and more kernel events than that. EXPECT enough descriptors
+/// for the command and the recorder.
 #[test]
 fn many_events_need_no_descriptors_of_the_commands() {
     let Some(test) = KernelTest::new("ksession-limit") else { return };
@@ -399,7 +399,7 @@ fn many_events_need_no_descriptors_of_the_commands() {
     assert!(!test.lines("trace").is_empty());
 }
 
-/// RUN it with buffers of a size that there cannot be. EXPECT to be told which there are.
+/// RUN it with an impossible buffer size. EXPECT a message with the possible sizes.
 #[test]
 fn sizes_that_the_kernels_buffers_cannot_have_are_told() {
     let Some(test) = KernelTest::new("ksession-size") else { return };

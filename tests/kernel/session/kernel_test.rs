@@ -1,4 +1,4 @@
-//! A place with a program that makes calls which can be told from all others'.
+//! A fixture with a program whose system calls are distinguishable from all others.
 
 use std::fs;
 use std::io::Write as _;
@@ -32,7 +32,8 @@ pub(crate) struct KernelTest {
 }
 
 impl KernelTest {
-    /// `None` (said so) where the kernel's events cannot be recorded.
+    /// Makes a fixture; returns `None`, after printing the reason, where kernel events cannot be
+    /// recorded.
     pub(crate) fn new(name: &str) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,8 +27,8 @@ fn are_calls(events: &serde_json::Value, count: u64) -> bool {
     events.as_u64().is_some_and(|events| events == count || events == 2 * count)
 }
 
-/// RUN a session of the kernel's events, and a program, and end it. EXPECT each call, in and out,
-/// on the clock of the program's own events, and the same counts everywhere.
+/// RUN a session of kernel events, and a program, and end it. EXPECT each call, entry and exit, on
+/// the clock of the program's own events, and the same counts everywhere.
 #[test]
 fn a_session_records_the_kernel_beside_programs() {
     let Some(test) = KernelTest::new("ksession-all") else { return };
@@ -70,8 +70,8 @@ fn a_session_records_the_kernel_beside_programs() {
     }
 }
 
-/// RUN stop, calls, start, calls. EXPECT all of before in the trace once it is stopped, none of
-/// between, all of behind.
+/// RUN stop, calls, start, calls. EXPECT all earlier events in the trace once it is stopped, none
+/// from between, all later ones.
 #[test]
 fn calls_while_a_session_is_stopped_are_not_recorded() {
     let Some(test) = KernelTest::new("ksession-stop") else { return };
@@ -133,7 +133,7 @@ fn snapshots_have_the_kernels_events_as_far_as_the_programs() {
         .collect();
     left.sort();
     assert_eq!(left, ["snapshot-1", "snapshot-2"]);
-    // It holds nothing but what we know: another session may take its place.
+    // The folder holds only Trackway's files: another session may set it aside.
     test.ok("session create k --kernel syscalls:getpgid --flight-recorder -o flight");
     test.ok("session destroy k");
     assert!(test.fixture.path("flight.old/snapshot-2/kernel/metadata").is_file());
@@ -169,8 +169,8 @@ fn a_snapshot_of_a_buffer_that_came_round_has_the_newest() {
     test.ok("session destroy k");
 }
 
-/// RUN a session whose trace files are bounded, until they come round. EXPECT no more and no larger
-/// ones of the kernel's, the newest events in them, and the rest counted.
+/// RUN a session whose trace files are bounded, until they wrap. EXPECT no more and no larger
+/// kernel files, the newest events in them, and the rest counted.
 #[test]
 fn trace_files_of_the_kernel_are_bounded() {
     let Some(test) = KernelTest::new("ksession-files") else { return };
@@ -191,15 +191,15 @@ fn trace_files_of_the_kernel_are_bounded() {
     assert!(entries.len() < 50_000 && entries.last() == Some(&49_999));
 }
 
-/// RUN events switched on and off while it records. EXPECT those of the time when they were on;
-/// nothing where nothing is left; and each again with what it was called before.
+/// RUN events switched on and off while it records. EXPECT the events of the time when they were
+/// on; nothing where none is left; and the same name for each event when it is on again.
 // Longer than 70 lines: one session, changed step by step.
 #[test]
 fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     let Some(test) = KernelTest::new("ksession-events") else { return };
     test.ok("session create k --kernel syscalls:getpgid -o trace");
     test.calls(0..100);
-    // Another call's entry is what is seen of `true`; and a tracepoint.
+    // `true` shows as the entry of another call; and a tracepoint.
     test.ok("event on k --kernel sched_process_exec syscalls:sys_enter_getpgid");
     test.calls(100..200);
     test.ok("event off k --kernel syscalls:sys_exit_getpgid");
@@ -236,7 +236,8 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
         "{hint}"
     );
     test.ok("event on k * --only");
-    // Of what the kernel takes long to let go of, and so much of it that it is not done at once.
+    // Events whose detachment takes the kernel long, and so many of them that it does not finish at
+    // once.
     let slow = "task_rename,writeback,filelock,cgroup";
     let name = |phase: usize| format!("{:x}-{phase}", std::process::id());
     let rename = |phase: usize| {
@@ -270,8 +271,8 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     assert!(execs >= 2, "{execs}");
 }
 
-/// RUN events switched on for which there are not enough open files; then others. EXPECT nothing to
-/// have changed, and the others to be called what they are.
+/// RUN events switched on for which there are not enough open files; then others. EXPECT no change,
+/// and the others to have their own names.
 #[test]
 fn events_that_cannot_be_switched_on_change_nothing() {
     let Some(test) = KernelTest::new("ksession-failed") else { return };
@@ -319,7 +320,7 @@ fn a_follower_of_a_session_shows_kernel_events() {
     assert!(follow.wait().expect("it ends with the session").success());
 }
 
-/// RUN a session of one process. EXPECT its calls and those of what it starts, and no others'.
+/// RUN a session of one process. EXPECT its calls and those of its children, and no others.
 #[test]
 fn a_session_of_a_process_has_its_calls_alone() {
     let Some(test) = KernelTest::new("ksession-pid") else { return };
@@ -340,7 +341,7 @@ fn a_session_of_a_process_has_its_calls_alone() {
     assert!(talk.contains("4194304"), "{talk}");
 }
 
-/// RUN save, and load what was saved. EXPECT the same session.
+/// RUN save, and load the saved file. EXPECT the same session.
 #[test]
 fn a_saved_session_has_the_kernels_events() {
     let Some(test) = KernelTest::new("ksession-save") else { return };
@@ -361,9 +362,8 @@ fn a_saved_session_has_the_kernels_events() {
     assert!(!lines.iter().any(|line| line.contains("syscall_exit")), "{lines:?}");
 }
 
-/// RUN save of a session with a filter that only the kernel's events can be asked, and load what
-/// was saved. EXPECT the filter as it was written, of both; no event of programs; and the same
-/// again.
+/// RUN save of a session with a filter that only kernel events can evaluate, and load the saved
+/// file. EXPECT the filter as it was written, of both; no user event; and the same file again.
 #[test]
 fn a_saved_filter_of_the_kernels_is_as_it_was_written() {
     let Some(test) = KernelTest::new("ksession-save-filter") else { return };
@@ -385,8 +385,8 @@ fn a_saved_filter_of_the_kernels_is_as_it_was_written() {
     assert!(!test.lines("again").iter().any(|line| line.contains("calls:")));
 }
 
-/// RUN a session of some calls, with contexts, on one CPU; then what was saved of it. EXPECT those
-/// calls alone, with them; the program's own events unasked; and the same of both.
+/// RUN a session of some calls, with contexts, on one CPU; then the session that was saved of it.
+/// EXPECT only those calls, with their contexts; user events unfiltered; and the same of both.
 #[test]
 fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     let Some(test) = KernelTest::new("ksession-keys") else { return };
@@ -428,14 +428,14 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     check("k", "trace");
     test.ok("session create again --load k.toml -o again");
     check("again", "again");
-    // A filter of a channel's that is about the kernel's events is theirs.
+    // A channel's filter on kernel events becomes a filter of the kernel part.
     let channel =
         format!("[[channel]]\ncontexts = ['vpid']\nfilters = ['{filter}', 'number >= 0']\n");
     let kernel = "[kernel]\non = ['syscalls:getpgid']\ncpus = '0'\ncontexts = ['prio', 'vpid']\n";
     fs::write(test.fixture.path("c.toml"), format!("{kernel}{channel}")).expect("a file");
     test.ok("session create third --load c.toml -o third");
     check("third", "third");
-    // So is it where a command is recorded, with the kernel's events of the file, or others.
+    // The same holds where a command is recorded, with kernel events of the file, or others.
     fs::write(test.fixture.path("d.toml"), channel).expect("a file");
     for (trace, options) in [
         ("fourth", "--config c.toml"),
@@ -454,13 +454,13 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     assert!(twice.contains("c.toml says which of the kernel's events"), "{twice}");
 }
 
-/// RUN sessions with a filter about all events, on what the program's events have, and on what the
-/// kernel's have. EXPECT each to be asked what it has, also when the kernel's events have changed;
-/// and a refusal of what none has.
+/// RUN sessions with a filter on all events, on fields of user events, and on fields of kernel
+/// events. EXPECT each event to be filtered by the fields that it has, also when the kernel events
+/// have changed; and a refusal of fields that none has.
 #[test]
 fn a_filter_without_a_pattern_asks_each_what_it_has() {
     let Some(test) = KernelTest::new("ksession-both") else { return };
-    // So it is known what the program has.
+    // The recorder then has the program's events.
     test.ok("session create first --on calls -o first");
     test.calls(0..1);
     test.ok("session destroy first");
@@ -472,7 +472,7 @@ fn a_filter_without_a_pattern_asks_each_what_it_has() {
         let output = create.args(["--filter", filter]).output().expect("trackway runs");
         assert!(output.status.success(), "{filter}: {}", text(&output.stderr));
         test.calls(0..10);
-        // Others are asked the same.
+        // Other events have the same filter.
         test.ok("event on k --kernel syscalls:getsid");
         test.calls(100..101);
         test.ok("session destroy k");
@@ -493,8 +493,8 @@ fn a_filter_without_a_pattern_asks_each_what_it_has() {
     }
 }
 
-/// RUN an event switched on that a session's filter is about, of which none was before. EXPECT it
-/// to be asked from its first record on, and to be told at the beginning that nothing was.
+/// RUN an event switched on that a session's filter names, of which none was on before. EXPECT the
+/// filter to apply from its first record on, and a message at the beginning that nothing matched.
 #[test]
 fn events_that_are_switched_on_later_are_asked_too() {
     let Some(test) = KernelTest::new("ksession-later") else { return };
@@ -513,7 +513,7 @@ fn events_that_are_switched_on_later_are_asked_too() {
     test.calls(0..100);
     test.ok("event on k --kernel syscalls:getpgid");
     test.calls(0..10);
-    // Another filter: of what is recorded, of what is switched on with it, and none.
+    // Another filter: of recorded events, of events switched on with it, and none.
     let on = |patterns: &str, filter: &str| {
         let mut on = test.command("event on k --kernel");
         on.args(patterns.split(' ')).args(["--filter", filter]).output().expect("it runs")
@@ -535,7 +535,7 @@ fn events_that_are_switched_on_later_are_asked_too() {
     test.check("trace", [7, 7, 7, 5, 0, 1, 2]);
 }
 
-/// RUN a filter that only entries can be asked, so that no exit has a program, and take it away.
+/// RUN a filter that only entries can evaluate, so that no exit has a program, and remove it.
 /// EXPECT exits from then on.
 #[test]
 fn exits_are_recorded_once_no_filter_keeps_all_of_them_out() {
@@ -558,9 +558,8 @@ fn exits_are_recorded_once_no_filter_keeps_all_of_them_out() {
     assert!((100..200).contains(&exits), "{exits}");
 }
 
-/// RUN another filter asked of an event over and over, while it happens all the time, each time
-/// with a name of its own; all filters let it pass. EXPECT each name once: by one program or the
-/// other.
+/// RUN another filter for an event over and over, while it happens all the time, each time with a
+/// name of its own; all filters pass it. EXPECT each name once: by one program or the other.
 #[test]
 fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     const CHANGES: usize = 30;
@@ -641,7 +640,7 @@ fn a_session_of_a_cgroup_has_nothing_of_others() {
     test.check("trace", 0..20);
 }
 
-/// RUN what cannot be. EXPECT to be told why, as record does, and no session.
+/// RUN impossible choices. EXPECT a refusal with the reason, as by record, and no session.
 #[test]
 fn impossible_choices_of_a_session_are_refused() {
     let Some(test) = KernelTest::new("ksession-refused") else { return };
@@ -667,8 +666,8 @@ fn impossible_choices_of_a_session_are_refused() {
     assert!(talk.contains("no context 'colour'") && talk.contains("cgroup_id"), "{talk}");
 }
 
-/// RUN floods that buffers have no room for, of what interrupts itself, too. EXPECT the same number
-/// of losses by the recorder, by print and by babeltrace2.
+/// RUN floods of events for which buffers have no room, also of events that interrupt themselves.
+/// EXPECT the same number of losses from the recorder, print and babeltrace2.
 #[test]
 fn every_loss_of_the_kernels_events_is_in_some_packet() {
     let Some(test) = KernelTest::new("ksession-lost") else { return };
@@ -699,7 +698,7 @@ fn every_loss_of_the_kernels_events_is_in_some_packet() {
             talk.contains(&format!(" × {}\n", of[0].as_str().expect("a name")))
         };
         assert!(by_event.iter().all(is_said), "{kernel}\n{talk}");
-        // Beside it is what the program's own buffers had no room for.
+        // The program's own losses are in the other part of the trace.
         let trace = format!("{trace}/kernel");
         let stats = test.ok(&format!("print --stats {trace}")).0;
         let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")?.split(' ').next());

@@ -29,8 +29,8 @@ fn number_before(text: &str, word: &str) -> u64 {
     number.parse().unwrap_or_else(|_| panic!("no number before {word}: {text}"))
 }
 
-/// RUN sessions of the kernel's events alone, and of programs', too. EXPECT what is said first to
-/// be of all that is recorded, and whose that is.
+/// RUN sessions of kernel events only, and of user events, too. EXPECT the first line to count all
+/// that is recorded, and to name the scope.
 #[test]
 fn the_summary_counts_kernel_events_too() {
     let Some(test) = KernelTest::new("ksession-said") else { return };
@@ -54,8 +54,8 @@ fn the_summary_counts_kernel_events_too() {
     assert!(listed(&test, "both").contains("  own,kernel  /"), "{}", listed(&test, "both"));
 }
 
-/// ASK for other contexts, of a session with channels and of one without. EXPECT to be told that
-/// there can be none, and what can be done instead.
+/// RUN a change of contexts, of a session with channels and of one without. EXPECT a message that
+/// it is impossible, and what can be done instead.
 #[test]
 fn the_kernels_contexts_stay_and_that_is_said() {
     let Some(test) = KernelTest::new("ksession-contexts") else { return };
@@ -76,7 +76,8 @@ fn the_kernels_contexts_stay_and_that_is_said() {
     assert!(talk.contains("hint: it has channel0"), "{talk}");
 }
 
-/// RUN a command that asks how its own recording goes. EXPECT it to say whose events those are.
+/// RUN a command that prints the status of its own recording. EXPECT the status to name the scope
+/// of the events.
 #[test]
 fn the_session_of_a_recording_says_that_it_is_of_a_command() {
     let Some(test) = KernelTest::new("ksession-command") else { return };
@@ -130,8 +131,8 @@ fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
     assert!(is_complete("second"));
 }
 
-/// RUN a recording of the kernel's events alone, twice. EXPECT the second to move the first aside,
-/// as any recording does.
+/// RUN a recording of kernel events only, twice. EXPECT the second to move the first aside, as any
+/// recording does.
 #[test]
 fn a_trace_of_the_kernels_events_alone_makes_room_for_the_next() {
     let Some(test) = KernelTest::new("ksession-again") else { return };
@@ -141,8 +142,8 @@ fn a_trace_of_the_kernels_events_alone_makes_room_for_the_next() {
     assert!(test.fixture.path("trace.old/kernel/metadata").is_file());
 }
 
-/// RUN a session where a CPU seems to come: the list of them is another file, in a mount namespace
-/// of the recorder's own. EXPECT to be told at once.
+/// RUN a session where a CPU seems to appear: the list of CPUs is another file, in a mount
+/// namespace of the recorder. EXPECT a message at once.
 #[test]
 fn a_cpu_that_comes_is_said_at_once() {
     const SCRIPT: &str = "

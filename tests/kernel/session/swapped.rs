@@ -29,7 +29,7 @@ struct Ending(Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // So that strace lets go of what it has stopped.
+        // strace then releases the process that it has stopped.
         if let Ok(pid) = i32::try_from(self.0.id()) {
             send(pid, libc::SIGTERM);
         }
@@ -89,9 +89,9 @@ impl Swapped {
         let _ = fs::rename(self.user_folder.join("moved"), self.user_folder.join(name));
     }
 
-    /// RUN a snapshot by the recorder of session `k`, which stands still behind the folder of that
-    /// number while `name` is swapped, and for which the disk is full if it `fails`. Whether it was
-    /// swapped, and there is a snapshot.
+    /// Runs a snapshot by the recorder of session `k`, which is suspended after the folder of that
+    /// number while `name` is swapped; the disk is full if it `fails`. Returns whether it was
+    /// swapped, and whether there is a snapshot.
     fn snapshot(&self, line: &str, name: &str, stop: usize, fails: bool) -> (bool, bool) {
         let pid = self.test.status("k")["pid"].as_u64().expect("a process id");
         let pid = i32::try_from(pid).expect("a process id");
@@ -132,8 +132,8 @@ impl Swapped {
         (is_swapped, status.is_some_and(|status| status.success()))
     }
 
-    /// RUN `trackway LINE`, which stands still behind this call of that number while `name` is
-    /// swapped. Whether it was.
+    /// Runs `trackway LINE`, which is suspended after this call of that number while `name` is
+    /// swapped. Returns true if it was swapped.
     fn run(&self, line: &str, name: &str, (call, stop): (&str, usize)) -> bool {
         let log = self.test.fixture.path("log");
         let _ = fs::remove_file(&log);
@@ -162,9 +162,9 @@ impl Swapped {
     }
 }
 
-/// RUN snapshots into another user's folder, who puts a link to root's there meanwhile; also where
-/// they find no room. EXPECT them in the folder that was begun with or nowhere, and nothing else
-/// changed.
+/// RUN snapshots into another user's folder, where that user puts a link to a folder of root's
+/// meanwhile; also where there is no room. EXPECT them in the folder that was opened first or
+/// nowhere, and nothing else changed.
 #[test]
 fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
     for via in ["bpf", "tracefs"] {
@@ -200,8 +200,8 @@ fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
     }
 }
 
-/// RUN snapshots without a name of a session whose folder lies in another user's, who puts a link
-/// there meanwhile. EXPECT the same.
+/// RUN snapshots without a name of a session whose folder lies in another user's, where that user
+/// puts a link meanwhile. EXPECT the same.
 #[test]
 fn a_sessions_snapshots_go_where_its_folder_is_now() {
     let Some(swapped) = KernelTest::new("ksession-swapped-own").and_then(Swapped::of) else {
@@ -219,7 +219,7 @@ fn a_sessions_snapshots_go_where_its_folder_is_now() {
         }
     }
     test.check("theirs/flight/snapshot-1", 0..100);
-    // And what it removes at its end is there, too.
+    // The link's folder also has the file that the recorder removes at its end.
     fs::write(swapped.victim.join("metadata"), "root's").expect("a file");
     swapped.swap("flight");
     test.ok("session destroy k");

@@ -1,4 +1,4 @@
-//! Sessions of the kernel's events where BPF is refused, so that they are recorded by tracefs.
+//! Sessions of kernel events where BPF is refused, so that tracefs records them.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -26,7 +26,7 @@ pub(crate) fn tracefs_test(name: &str) -> Option<KernelTest> {
     Some(test)
 }
 
-/// A process that has calls made when it is told to.
+/// A process that makes calls on request.
 pub(crate) struct Caller {
     shell: Child,
     input: ChildStdin,
@@ -74,8 +74,8 @@ impl Drop for Ended {
     }
 }
 
-/// A shell's words, behind `capsh`, for `trackway session create k LINE` without the right to use
-/// BPF.
+/// Returns the words of a shell, after `capsh`, for `trackway session create k LINE` without the
+/// right to use BPF.
 fn creating(line: &str) -> [String; 4] {
     let trackway = build_dir().join("trackway");
     let command = format!("{} session create k {line}", trackway.display());
@@ -93,8 +93,8 @@ pub(crate) fn create(test: &KernelTest, line: &str) {
 }
 
 /// RUN a session that does not start at once, of one process; start, stop, clear, status, and calls
-/// of that process and of others between them. EXPECT what is to be there, once the answer has
-/// come; the counts; and events switched off and on from then on.
+/// of that process and of others between them. EXPECT the right calls as soon as the answer
+/// arrives; the counts; and events switched off and on from then on.
 #[test]
 fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     let Some(test) = tracefs_test("ksession-tracefs") else { return };
@@ -136,7 +136,8 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     let lines = test.lines("trace");
     let numbers = test.numbers(&lines);
     assert!(numbers.ends_with(&[20_218, 20_219]) && numbers.len() < 20_000, "{}", numbers.len());
-    // What was switched off is not there; what was switched on is, and says what it lacks.
+    // The event that was switched off is absent; the one that was switched on is present, and lists
+    // its missing fields.
     let at = |number: u64| lines.iter().position(|line| test.number(line) == Some(number));
     let between = |from, to| &lines[at(from).expect("a call")..at(to).expect("a call")];
     assert!(!between(20_200, 20_209).iter().any(|line| line.contains("exit_getpgid")));
@@ -181,9 +182,9 @@ fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     assert!(!test.fixture.path("flight/kernel").exists());
 }
 
-/// RUN filters changed while it records: of what is on, of what is switched on with it, to none,
-/// and to what makes no sense. EXPECT each call to be asked what was asked when it was made, also
-/// of a flight recorder, which is read later.
+/// RUN filters changed while it records: of enabled events, of events enabled with it, to none, and
+/// to invalid ones. EXPECT the filter at the time of each call to decide, also in a flight
+/// recorder, which is read later.
 #[test]
 fn filters_by_tracefs_change_while_it_records() {
     let Some(test) = tracefs_test("ksession-tracefs-anew") else { return };
@@ -207,13 +208,14 @@ fn filters_by_tracefs_change_while_it_records() {
         let talk = text(&refused.stderr);
         assert!(!refused.status.success() && talk.contains("no_field"), "{talk}");
         test.calls(0..10);
-        // Another one, with what was never on; the entry, which has no such field, goes.
+        // Another filter, with an event that was never on; the entry, which has no such field,
+        // goes.
         let done = on("syscalls:getpgid", "ret == -3 && count() % 2 == 1");
         let talk = text(&done.stderr);
         assert!(done.status.success(), "{talk}");
         assert_eq!(test.status("k")["kernel"]["events"], 2, "exec, and the call's exit");
         test.calls(0..30);
-        // It comes back, asked to remember.
+        // The event comes back with state in its filter.
         assert!(on("syscalls:getpgid", "").status.success());
         assert_eq!(test.status("k")["kernel"]["events"], 3);
         let some = format!("pid >= {first} && pid < {} && count() < 3", first + 1000);
@@ -272,9 +274,9 @@ fn number_before(text: &str, words: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no number before {words}: {text}"))
 }
 
-/// RUN a session whose disk is full, has room again, and is full in the end. EXPECT to be told of
-/// both; what comes when there is room; what is lost in some packet; and a trace that is whole but
-/// for that.
+/// RUN a session whose disk is full, has room again, and is full in the end. EXPECT messages about
+/// both; the events from when there is room; losses in some packet; and an otherwise complete
+/// trace.
 #[test]
 fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let Some(test) = tracefs_test("ksession-tracefs-full") else { return };
@@ -356,7 +358,7 @@ fn instance(test: &KernelTest) -> PathBuf {
 }
 
 /// RUN a session of a control group whose member starts a child straight into another group. EXPECT
-/// that the child is left out, though no look has found it as a member; and that the member is not.
+/// that the child is left out, though no scan has found it as a member; and that the member is not.
 #[test]
 fn programs_started_into_another_cgroup_are_left_out() {
     let Some(test) = tracefs_test("ksession-tracefs-stranger") else { return };
@@ -394,8 +396,8 @@ fn programs_started_into_another_cgroup_are_left_out() {
 }
 
 /// RUN a session of a control group, with a process that was in it before, and one that comes, goes
-/// and comes back, below. EXPECT calls of who is in it, once that was seen, and nothing of others;
-/// and to be told how many came.
+/// and comes back, below. EXPECT calls of members, once a scan has found them, and nothing of
+/// others; and a message with the number of new members.
 #[test]
 fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
     let Some(test) = tracefs_test("ksession-tracefs-cgroup") else { return };
@@ -427,7 +429,7 @@ fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
     wait_for("it is not followed again", || !is_followed());
     comer.calls(140..150);
     member.calls(10..20);
-    // (The summary of a session in the background is what it says when it is destroyed.)
+    // (A background session prints its summary when it is destroyed.)
     let talk = test.ok("session destroy k").1;
     test.check("trace", (0..10).chain(110..120).chain(130..140).chain(10..20));
     assert!(talk.contains("apart at most: 2 threads came in meanwhile"), "{talk}");

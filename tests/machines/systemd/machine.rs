@@ -1,9 +1,9 @@
-//! A machine with a real systemd, made of this machine's own programs in namespaces of its own
-//! (`machine.sh`), with what `make install` installs.
+//! A machine with a real systemd, which runs this machine's own programs in namespaces
+//! (`machine.sh`), with the files that `make install` installs.
 //!
-//! Main invariant: it is there as long as the pipe that this process holds, so that nothing of it
-//! stays when the test ends, fails, or is killed. It is never shut down, but always cut off: what
-//! tests see of a clean end they have to ask for.
+//! Main invariant: the machine exists as long as the pipe that this process holds, so that nothing
+//! of it remains when the test ends, fails, or is killed. The machine is never shut down but always
+//! cut off: a test that checks a clean end must request it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -107,7 +107,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// One that has started; none where there can be none, which is said.
+    /// Starts a machine; returns `None`, after printing the reason, where that is impossible.
     pub(crate) fn start(name: &str) -> Option<Self> {
         if let Some(because) = hindrance() {
             skipped(&because);
@@ -124,7 +124,8 @@ impl Machine {
             .args(["--mount", "--cgroup", "bash"])
             .arg(source_dir().join("tests/machines/systemd/machine.sh"));
         keeper.arg(&root).arg(installed.fixture.path("usr/local")).arg(group);
-        // A group of its own: who kills ours leaves it alone, and it ends by itself.
+        // A process group of its own: a signal to our group does not reach it, and it ends by
+        // itself.
         keeper.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         keeper.stderr(fs::File::create(&messages).expect("a file"));
         let mut keeper = keeper.spawn().expect("unshare runs");
@@ -173,7 +174,7 @@ impl Machine {
         talk
     }
 
-    /// Everything that was said so far, for who has to find out what went wrong.
+    /// Returns all output so far, for the message of a failed test.
     fn log(&self) -> String {
         let journal = self.run("journalctl --no-pager -o short-monotonic");
         let messages = fs::read_to_string(&self.messages).unwrap_or_default();
@@ -227,7 +228,7 @@ impl Machine {
         wait_for("events", || self.recorded(session) >= before + more);
     }
 
-    /// Starts what knows of logins.
+    /// Starts systemd-logind.
     pub(crate) fn has_logins(&self) {
         self.ok("systemctl start dbus.service systemd-logind.service");
     }
@@ -255,7 +256,7 @@ impl Drop for Machine {
         }
         // The end of its standard input, as if this process had been killed.
         drop(self.keeper.stdin.take());
-        // It says by its status whether everything is gone: a control group has no end before its
+        // Its status reports whether everything is gone: a control group ends only after its
         // processes.
         let status = self.keeper.wait();
         assert!(is_failing || status.is_ok_and(|status| status.success()), "something is left");

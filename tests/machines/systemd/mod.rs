@@ -1,5 +1,5 @@
-//! The unit `trackway-session@.service`, started, used, killed and stopped by a real systemd, for
-//! the system and for a user who logs in and out. Every test has a machine of its own.
+//! The unit `trackway-session@.service`: a real systemd starts, uses, kills and stops it, for the
+//! system and for a user who logs in and out. Every test has a machine of its own.
 
 mod machine;
 
@@ -17,9 +17,9 @@ fn traces(machine: &Machine, folder: &str) -> Vec<String> {
     listed.lines().map(str::to_owned).collect()
 }
 
-/// RUN enable --now; a service that is ordered after the session, as soon as systemd lets it; stop;
-/// what is enabled, again. EXPECT every event of the service, the summary in the journal, once, and
-/// that the session comes with the machine.
+/// RUN enable --now; a service that is ordered after the session, as soon as systemd starts it;
+/// stop; and enable again. EXPECT every event of the service, the summary once in the journal, and
+/// that the session starts with the machine.
 #[test]
 fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     let Some(machine) = Machine::start("unit") else { return };
@@ -31,7 +31,7 @@ fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     let status = machine.property(WEB, "StatusText");
     assert!(status.starts_with(&format!("session web records into {TRACES}/")), "{status}");
     assert!(machine.ok("trackway doctor; true").contains("systemd can start them"));
-    // As locked in as the unit says.
+    // The unit's restrictions are in effect.
     let recorder = machine.property(WEB, "MainPID");
     machine.ok(&format!("grep -q 'NoNewPrivs:.1' /proc/{recorder}/status"));
     machine.ok(&format!("grep -q 'Seccomp:.2' /proc/{recorder}/status"));
@@ -85,8 +85,8 @@ fn a_killed_recorder_comes_back_and_what_it_had_in_memory_is_written() {
     assert!(journal.contains(&format!("recovered {}, whose recorder was killed", traces[0])));
 }
 
-/// RUN start of what cannot begin. EXPECT that systemctl fails at once, that `systemctl status` and
-/// the journal have the reason, and that it is not tried again.
+/// RUN start of a session that cannot begin. EXPECT that systemctl fails at once, that `systemctl
+/// status` and the journal have the reason, and that systemd does not try again.
 #[test]
 fn a_session_that_cannot_begin_fails_and_says_why() {
     let Some(machine) = Machine::start("refused") else { return };
@@ -114,8 +114,8 @@ fn a_session_that_cannot_begin_fails_and_says_why() {
     }
 }
 
-/// RUN services whose units allow them little, with a filter in machine code. EXPECT that they run,
-/// and every event, but of the one that has a /dev/shm of its own.
+/// RUN restricted services with a filter in machine code. EXPECT that they run, and every event,
+/// except those of the service that has a /dev/shm of its own.
 #[test]
 fn services_that_are_locked_in_are_recorded() {
     const STRICT: &str = "NoNewPrivileges=yes\nMemoryDenyWriteExecute=yes\nPrivateDevices=yes\n\
@@ -200,8 +200,9 @@ fn a_window_that_a_logout_removes_ends_no_recording() {
     assert_eq!(second, (begin..begin + second.len() as u32).collect::<Vec<_>>());
 }
 
-/// RUN trackway session create in a login, where systemd leaves what the user started, and where it
-/// ends it (KillUserProcesses=). EXPECT that it goes on, with its window; that its trace is whole.
+/// RUN trackway session create in a login, with and without KillUserProcesses=, by which systemd
+/// ends the user's processes at logout. EXPECT that it goes on, with its window; that its trace is
+/// complete.
 #[test]
 fn a_session_in_the_background_outlives_the_logout_or_ends_whole() {
     let Some(machine) = Machine::start("logout") else { return };

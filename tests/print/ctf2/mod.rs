@@ -1,8 +1,8 @@
 //! CTF 2 as babeltrace2 2.1 prints it, the first that reads it.
 //!
-//! Three traces with babeltrace2's text are kept in `ctf2/` (see its README.md). Where a
-//! babeltrace2 of 2.1 or later is installed (or named in `TRACKWAY_BABELTRACE2`), it is asked
-//! itself, of these and of random traces of all that CTF 2 has.
+//! Three traces with babeltrace2's text are stored in `ctf2/` (see its README.md). Where
+//! babeltrace2 2.1 or later is installed (or named in `TRACKWAY_BABELTRACE2`), it prints these
+//! traces and random traces with all that CTF 2 has, for comparison.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -98,7 +98,7 @@ fn pieces_of_one_trace_are_one_and_others_are_not() {
     }
 }
 
-/// Traces of so many seeds; `None`, and said so, without Python.
+/// Makes traces of so many seeds; returns `None`, after printing the reason, without Python.
 fn generate(fixture: &Fixture, first: u64, count: u64) -> Option<Vec<PathBuf>> {
     if !has("python3") {
         skipped("python3 is not installed");
@@ -127,7 +127,7 @@ fn traces_of_the_specification_are_read_completely() {
     assert!(lines > 300, "hardly any events: {lines}");
 }
 
-/// babeltrace2, if it is one that reads CTF 2; says so if not.
+/// Returns babeltrace2, if it reads CTF 2; otherwise prints a message.
 fn babeltrace2() -> Option<String> {
     let program =
         std::env::var("TRACKWAY_BABELTRACE2").unwrap_or_else(|_| "babeltrace2".to_owned());
@@ -145,8 +145,9 @@ fn babeltrace2() -> Option<String> {
     Some(program)
 }
 
-/// Both readers' outputs for the same arguments, but for what we alone tell: that events may have
-/// been lost before a stream's first packet. babeltrace2 2.0 tells it too.
+/// Compares both readers' outputs for the same arguments, without the notice that only `trackway
+/// print` gives: that events may have been lost before a stream's first packet. babeltrace2 2.0
+/// gives it too.
 fn compare(fixture: &Fixture, program: &str, options: &[&str], trace: &Path) -> Result<(), String> {
     let mut ours = printed(fixture, options, trace);
     let kept = talk(&ours)

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Field that says which time it is; no filter asks for it.
+/// Field with the number of the emission; no filter uses it.
 pub(crate) const TIME: &str = "case_time";
 
 /// A case that has answers.
@@ -19,7 +19,7 @@ pub(crate) struct Case {
     pub(crate) has_contexts: bool,
 }
 
-/// A field, as the file's line says it.
+/// A field, from the file's line.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
@@ -189,7 +189,7 @@ fn c_number(of: &str, text: &str) -> String {
     }
 }
 
-/// A string of a case as one of C's: what follows `\x` there may be a digit here.
+/// Converts a string of a case to one of C, where a digit after `\x` would continue the escape.
 fn c_string(text: &str) -> String {
     let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).expect("a string");
     let mut quoted = String::from("\"");

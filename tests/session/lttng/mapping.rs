@@ -5,7 +5,7 @@ use trackway_filter::token::{self, Token};
 
 use super::case::Case;
 
-/// Why LTTng-UST is not asked about a case.
+/// Reasons for which LTTng-UST does not run a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// Its language has no functions: `contains(…)`, `any(…)`, `changed(…)`.
@@ -24,7 +24,7 @@ pub(crate) enum Reason {
     Escape,
     /// `true` is the name of a field.
     Truth,
-    /// The case says what a context's value is, which only LTTng can say there.
+    /// The case sets a context's value, which LTTng determines itself.
     Context,
     /// It has no structures.
     Structure,
@@ -120,7 +120,7 @@ fn written(token: &Token, text: &str) -> Result<(), Reason> {
     }
 }
 
-/// Cases that mean something else to LTTng, and what.
+/// Cases with another meaning in LTTng, and that meaning.
 pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
     ("bare_float", FLOAT_ALONE),
     ("bare_nan", FLOAT_ALONE),

@@ -1,6 +1,6 @@
-//! LTTng-UST as a judge of filters: each case of `crates/filter/cases` that its language can
-//! express is one event of a provider made here and one rule with the case's filter, as it is
-//! written; what LTTng records is compared with the case's answers.
+//! LTTng-UST as an oracle for filters. Each case of `crates/filter/cases` that its language can
+//! express is one event of a generated provider and one rule with the case's filter, unchanged. The
+//! events that LTTng records are compared with the case's answers.
 //!
 //! What it cannot express is excluded for a reason that [`mapping`] lists, and, where that is the
 //! language, LTTng must refuse it; where it means something else, that is listed, too, and must
@@ -78,7 +78,7 @@ fn a_wrong_answer_is_found() {
     }
 }
 
-/// Names of cases whose answers are not what was recorded, in order.
+/// Returns the names of cases whose answers differ from the recording, in order.
 fn differences(supported: &[&Case], recorded: &Recorded) -> Vec<String> {
     let is_recorded = |case: &Case, time| recorded.contains(&(case.name.clone(), time));
     let differs = |case: &&&Case| {
