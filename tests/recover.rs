@@ -117,8 +117,8 @@ impl Scene {
         streams
     }
 
-    /// All processes were killed and the trace was recovered: every committed event is present or
-    /// counted.
+    /// Checks the recovered trace after all processes were killed: every committed event is present
+    /// or counted.
     fn check(&self, roomy: bool) {
         let lanes = self.shared.lanes();
         let wrong = &mut Complaints::default();
@@ -142,7 +142,7 @@ impl Scene {
         }
     }
 
-    /// No session is in use, no memory held, no event enabled.
+    /// Checks that no session is in use, no memory held, and no event enabled.
     fn expect_nothing_left(&self, wrong: &mut Complaints) {
         window::expect_nothing_left(&self.fixture, wrong);
     }
@@ -153,7 +153,7 @@ impl Scene {
     }
 }
 
-/// Every file below `folder` with its bytes.
+/// Returns every file below `folder` with its bytes.
 fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
@@ -167,7 +167,7 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// A busy program: processes that come and go, threads, signals.
+/// Returns the orders of a busy program: processes that come and go, threads, signals.
 fn busy(pace: u64) -> Orders {
     vec![
         (Word::Processes, 2),

@@ -18,7 +18,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
 }
 
-/// A quick run of the shortest suite, in this folder; `None` if nothing can be compiled here.
+/// Runs the shortest suite quickly, in this folder; returns `None` without a compiler.
 fn quick(fixture: &Fixture, folder: &str) -> Option<PathBuf> {
     if !has("cc") {
         skipped("cc is not installed");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use trackway_tests::bench::{quick, rows_of};
 use trackway_tests::{Fixture, has, skipped};
 
-/// Rows of a quick run of a suite with these tracers, which must have no failures.
+/// Runs a suite quickly with these tracers, without a failure; returns its rows.
 fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Vec<Value> {
     let (code, said, results) = quick(fixture, suite, tracers, |command| {
         command.env("TMPDIR", fixture.path(""));

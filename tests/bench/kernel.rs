@@ -10,7 +10,7 @@ use trackway_tests::bench::{self, is_accounted_for, is_measured, number, process
 use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{Fixture, has, is_root, skipped};
 
-/// Rows of a tracer that were measured; the others must be absent, with a reason.
+/// Returns the measured rows of a tracer; the others must be absent, with a reason.
 fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     bench::of(rows, tracer).into_iter().filter(|row| is_measured(row)).collect()
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use trackway_tests::bench::{self, is_accounted_for, number, row};
 use trackway_tests::{Fixture, skipped};
 
-/// Rows of a suite that is run once.
+/// Runs a suite once and returns its rows.
 fn rows(suite: &str, tracers: &str) -> Option<Vec<Value>> {
     bench::rows(&Fixture::new(&format!("bench-{suite}")), suite, tracers)
 }

@@ -329,7 +329,7 @@ fn other_machines_compile_the_header() {
     }
 }
 
-/// The preload helpers, as the Makefile builds them, in a folder of this test.
+/// Builds the preload helpers, as the Makefile does, in a folder of this test.
 fn helpers(fixture: &Fixture) -> [PathBuf; 2] {
     ["libc", "pthread"].map(|name| {
         let file = format!("libtrackway-{name}.so");
@@ -385,7 +385,7 @@ fn preload_helpers_leave_any_program_alone() {
     }
 }
 
-/// The first program in the header's own comment.
+/// Returns the first program in the header's own comment.
 fn example_of_the_header() -> String {
     let header = source_dir().join("include/trackway/trackway.h");
     let header = fs::read_to_string(header).expect("the header");

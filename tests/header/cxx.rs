@@ -90,7 +90,7 @@ plain_end, depth 0, level 6, more 0
 evaluated 2
 ";
 
-/// Every C++ compiler with every standard that it knows.
+/// Returns every C++ compiler with every standard that it supports.
 fn cxx_dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str)> {
     let mut all = dialects(fixture);
     all.retain(|(_, _, language)| *language == "c++");

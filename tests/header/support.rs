@@ -40,7 +40,7 @@ pub(crate) fn takes(fixture: &Fixture, compiler: &str, flags: &[&str]) -> bool {
     taken
 }
 
-/// A compilation with the header's folder; `flags` may contain sources' names.
+/// Runs a compiler with the header's folder; `flags` may contain sources' names.
 pub(crate) fn compile(compiler: &str, flags: &[&str], sources: &[&str], result: &Path) -> Output {
     let mut command = Command::new(compiler);
     command.args(STRICT).arg("-I").arg(source_dir().join("include"));
@@ -64,7 +64,7 @@ pub(crate) fn build(
     result
 }
 
-/// Standard output of a program that must succeed.
+/// Runs a program, which must succeed; returns its standard output.
 pub(crate) fn run(fixture: &Fixture, program: &Path, arguments: &[&Path]) -> String {
     let output = fixture.command(program).args(arguments).output().expect("the program runs");
     let result = text(&output.stdout);
@@ -90,7 +90,7 @@ pub(crate) fn in_parallel<Job: Sync>(jobs: &[Job], work: impl Fn(usize, &Job) + 
     });
 }
 
-/// The instructions of a function, without addresses.
+/// Returns the instructions of a function, without addresses.
 pub(crate) fn instructions(listing: &str, function: &str) -> Vec<String> {
     let head = format!("<{function}>:");
     let body = listing.lines().skip_while(|line| !line.contains(&head)).skip(1);
@@ -98,7 +98,7 @@ pub(crate) fn instructions(listing: &str, function: &str) -> Vec<String> {
     body.filter_map(|line| line.split_once('\t').map(|(_, code)| code.trim().to_owned())).collect()
 }
 
-/// Every compiler with every standard that it knows: (compiler, "-std=…", language).
+/// Returns every compiler with every standard that it supports: (compiler, "-std=…", language).
 pub(crate) fn dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str, &'static str)> {
     let mut all = Vec::new();
     for compiler in installed(&["gcc", "clang"]) {

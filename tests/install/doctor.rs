@@ -37,7 +37,7 @@ impl Report {
         report
     }
 
-    /// The same without recording.
+    /// Runs doctor only, without a recording.
     fn only(fixture: &Fixture, wrapper: &[&str], setup: &str) -> Self {
         let mut doctor = run_after(fixture, wrapper, setup, &["doctor", "--format", "json"]);
         let output = doctor.output().expect("sh runs");
@@ -90,7 +90,7 @@ fn namespace() -> Option<&'static [&'static str]> {
     Some(wrapper)
 }
 
-/// The report from where the window's folder is a tmpfs of these options.
+/// Runs doctor where the window's folder is a tmpfs with these options; returns its report.
 fn on_tmpfs(fixture: &Fixture, options: &str) -> Option<Report> {
     let mount = format!("mount -t tmpfs -o {options} trackway-test \"$TRACKWAY_WINDOW_DIR\"");
     Some(Report::with_record(fixture, namespace()?, &mount))

@@ -13,7 +13,7 @@ fn readme() -> String {
     fs::read_to_string(source_dir().join("README.md")).expect("README.md")
 }
 
-/// The first fenced block of the README that contains `text`.
+/// Returns the first fenced block of the README that contains `text`.
 fn block(text: &str) -> String {
     let readme = readme();
     let block = readme.split("```").skip(1).step_by(2).find(|block| block.contains(text));
@@ -422,7 +422,7 @@ fn the_demo_runs_and_shows_what_the_readme_shows() {
     }
 }
 
-/// The page trackway(3) as `make install` makes it of these headers, or the names it goes by.
+/// Makes the page trackway(3) from these headers, as `make install` does; or lists its names.
 fn manual_page(headers: &[PathBuf], list: bool) -> String {
     let mut awk = Command::new("awk");
     awk.args(["-v", "version=1.2.3"]).args(if list { &["-v", "list=1"][..] } else { &[] });

@@ -28,7 +28,7 @@ fn page(fixture: &Fixture, words: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// The options that a page names.
+/// Returns the options that a page names.
 fn options(page: &str) -> BTreeSet<String> {
     let words = page.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
     words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
@@ -174,7 +174,7 @@ fn trackway_alone_names_the_first_commands() {
     assert!(text(&output.stderr).contains("trackway session create"), "{}", text(&output.stderr));
 }
 
-/// The commands in a message: indented lines, each with its effect after a `#`.
+/// Returns the commands in a message: indented lines, each with its effect after a `#`.
 fn suggested(messages: &str) -> Vec<String> {
     let lines = messages.lines().filter_map(|line| line.strip_prefix("  "));
     let lines = lines.filter_map(|line| line.split_once("  # "));

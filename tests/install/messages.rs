@@ -19,7 +19,7 @@ fn message(fixture: &Fixture, words: &[&str]) -> String {
     text
 }
 
-/// A trace of CTF 1.8 without streams.
+/// Writes a trace of CTF 1.8 without streams.
 fn write_trace(folder: &Path) {
     fs::create_dir_all(folder).expect("a folder");
     let metadata = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };";

@@ -72,7 +72,7 @@ fn without_colours(text: &str) -> String {
     plain
 }
 
-/// `trackway` with these arguments.
+/// Returns `trackway` with these arguments.
 fn trackway(fixture: &Fixture, words: &[&str], paths: &[&OsStr]) -> Command {
     let mut command = fixture.trackway(words);
     command.args(paths);

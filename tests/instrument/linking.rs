@@ -15,7 +15,7 @@ const SOURCE: &str = "#include <trackway/trackway.h>\n\
     int main(void) { trackway(linked, event); return 0; }\n";
 const LINKERS: [&str; 4] = ["bfd", "gold", "lld", "mold"];
 
-/// The folder that `-L` names in a checkout.
+/// Returns the folder that `-L` names in a checkout.
 fn link_dir() -> PathBuf {
     build_dir().canonicalize().expect("what was built").join("link")
 }
@@ -32,7 +32,7 @@ fn compile(fixture: &Fixture, compiler: &str, flags: &[&str], library: &[&str]) 
     program
 }
 
-/// Names of the libraries that a program needs.
+/// Returns the names of the libraries that a program needs.
 fn needed(program: &Path) -> Vec<String> {
     let output = Command::new("readelf").arg("-d").arg(program).output().expect("readelf runs");
     let text = String::from_utf8(output.stdout).expect("text");

@@ -18,7 +18,7 @@ fn library(helper: &str) -> PathBuf {
     build_dir().join(format!("libtrackway-{helper}.so"))
 }
 
-/// The events of a trace as `PROVIDER:NAME FIELDS`, in the order of time.
+/// Returns the events of a trace as `PROVIDER:NAME FIELDS`, in the order of time.
 fn events(fixture: &Fixture, recording: &Recording) -> Vec<String> {
     let event = |line: &str| {
         let (_, rest) = line.split_once(") ").expect("a time");

@@ -45,7 +45,7 @@ fn example(name: &str, profile: Profile) -> Option<PathBuf> {
     example_with(name, profile, &[])
 }
 
-/// The same with flags for the compiler.
+/// Does the same with flags for the compiler.
 fn example_with(name: &str, profile: Profile, flags: &[&str]) -> Option<PathBuf> {
     if !has("cargo") {
         skipped("cargo is not installed");

@@ -132,7 +132,7 @@ fn name_of(line: &str) -> &str {
     before.rsplit(' ').next().unwrap_or_default()
 }
 
-/// The first field of this name.
+/// Returns the first field of this name.
 fn number(line: &str, field: &str) -> Option<u64> {
     let (_, rest) = line.split_once(&format!(" {field} = "))?;
     rest.split([' ', ',']).next()?.parse().ok()
@@ -213,7 +213,7 @@ fn bpftrace_counts_as_many_of_each_event() {
     recorded.check(&recorded.counts(PROGRAM), &observed);
 }
 
-/// A call's name as strace has it, from the kernel's.
+/// Returns strace's name of a call, from the kernel's.
 fn as_strace(name: &str) -> &str {
     match name {
         "newstat" => "stat",
@@ -226,8 +226,8 @@ fn as_strace(name: &str) -> &str {
     }
 }
 
-/// Our counts of calls that were entered, but of those that never return: strace counts those that
-/// have.
+/// Returns our counts of calls that were entered, without those that never return: strace counts
+/// returned calls.
 fn calls(counts: &Counts) -> Counts {
     let mut calls = Counts::new();
     for (name, count) in counts {
@@ -239,7 +239,7 @@ fn calls(counts: &Counts) -> Counts {
     calls
 }
 
-/// strace's table.
+/// Reads strace's table.
 fn table(text: &str) -> Counts {
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -89,7 +89,7 @@ impl Recorded {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Rows of the tables of this class that a tool has found, with the tables' titles.
+    /// Returns the rows of the tables of this class that a tool has found, with the tables' titles.
     fn rows(&self, tool: &str, class: &str) -> Vec<(String, Vec<Value>)> {
         let limit = ["--limit", "100000"];
         let options = if tool == "iousagetop" { &limit[..] } else { &[] };
@@ -107,7 +107,7 @@ impl Recorded {
         rows
     }
 
-    /// The row of this thread.
+    /// Returns the row of this thread.
     fn row_of(&self, tool: &str, class: &str, title: &str, tid: u64) -> Vec<Value> {
         let rows = self.rows(tool, class).into_iter();
         let mut of = rows.filter(|(of, row)| of.contains(title) && row[0]["tid"] == tid);

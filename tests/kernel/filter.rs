@@ -30,7 +30,7 @@ fn record(fixture: &Fixture, trace: &str, options: &[&str], command: &[&str]) ->
     output
 }
 
-/// The lines of a trace that these filters let pass.
+/// Returns the lines of a trace that these filters select.
 fn lines(fixture: &Fixture, trace: &str, filters: &[&str]) -> Vec<String> {
     let mut print = fixture.trackway(&["print", trace]);
     for filter in filters {

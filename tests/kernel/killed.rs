@@ -90,7 +90,7 @@ fn open_objects(pid: u32) -> BTreeSet<Thing> {
     all
 }
 
-/// Folders of private tracefs instances of ours, and mounts of tracefs, with their numbers.
+/// Returns Trackway's private tracefs instances and its mounts of tracefs, with their numbers.
 fn named() -> BTreeSet<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let is_ours = |line: &&str| line.contains("trackway");
@@ -132,7 +132,7 @@ impl<'fixture> Scene<'fixture> {
         Some(scene)
     }
 
-    /// Bytes of the kernel's streams so far.
+    /// Returns the number of bytes in the kernel's streams so far.
     fn written(&self) -> u64 {
         let entries =
             fs::read_dir(self.fixture.path("trace/kernel")).into_iter().flatten().flatten();
@@ -329,7 +329,7 @@ fn a_recorder_misses_nothing_while_the_kernel_releases_another() {
     assert!(fixture.path("trace/kernel/trackway/complete").is_file());
 }
 
-/// Tracepoints that a process has open.
+/// Returns the number of tracepoints that a process has open.
 fn tracepoints(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());

@@ -139,7 +139,8 @@ impl Made {
     }
 }
 
-/// A record, as its tracepoint might make it; `None` if it would be too long, or is not known.
+/// Returns a record, as its tracepoint might make it; `None` if it would be too long, or its layout
+/// is unknown.
 fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
     let end = event.fields.iter().map(|field| field.offset + field.size).max()?;
     let mut record = vec![0; (end as usize).max(FIELDS_AT as usize)];
@@ -192,7 +193,7 @@ fn is_text(event: &Event, field: &Field) -> bool {
     is_entry && field.size == 8 && field.pointee == Some(Pointee::Text)
 }
 
-/// One of the values that have a name, where some have; else any.
+/// Returns one of the named values, where there are some; else any value.
 fn integer(field: &Field, size: usize, made: &mut Made) -> Vec<u8> {
     let random: Vec<u8> = (0..size).map(|_| made.byte()).collect();
     let Meaning::Symbols(symbols) = &field.meaning else { return random };
@@ -214,7 +215,7 @@ fn place(record: &mut Vec<u8>, field: &Field, location: Location, data: &[u8]) -
     Some(word.to_le_bytes().to_vec())
 }
 
-/// Bytes of a scalar, as people see them.
+/// Formats the bytes of a scalar.
 fn number(scalar: Scalar, bytes: &[u8]) -> String {
     let mut all = [0; 8];
     let size = scalar.size_bytes();
@@ -370,7 +371,7 @@ fn write(fixture: &Fixture, buffers: &Buffers, events: &[EventDescription]) {
     }
 }
 
-/// One field of an event, as if it were all of it.
+/// Returns an event with only this field.
 fn with_only(event: &Event, field: &Field) -> Event {
     let field = Field { offset: FIELDS_AT, ..field.clone() };
     Event { fields: vec![field], ..event.clone() }

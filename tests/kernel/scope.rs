@@ -133,7 +133,7 @@ fn ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
     (child, parent, [no_ring != 0, no_narrow != 0])
 }
 
-/// The lines of the trace that it recorded.
+/// Runs a recording; returns its output and the lines of its trace.
 fn recorded(fixture: &Fixture, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
     let output = record(fixture, options, command);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -176,7 +176,7 @@ fn number(line: &str, name: &str) -> Option<i64> {
     value.parse().ok()
 }
 
-/// The thread that a line's event happened in.
+/// Returns the thread of a line's event.
 fn happened_in(line: &str) -> Option<i64> {
     line.split_once("{ tid = ")?.1.split_once(" }")?.0.parse().ok()
 }

@@ -29,7 +29,7 @@ fn is_mounted() -> bool {
     is
 }
 
-/// The lines of a trace.
+/// Returns the lines of a trace.
 fn printed(fixture: &Fixture, trace: &str) -> Vec<u8> {
     let printed = fixture.trackway(&["print", trace]).output().expect("it runs");
     assert!(printed.status.success(), "{}", text(&printed.stderr));
@@ -37,7 +37,7 @@ fn printed(fixture: &Fixture, trace: &str) -> Vec<u8> {
     printed.stdout
 }
 
-/// The lines of a trace, as babeltrace2 has them, too, where there is one.
+/// Returns the lines of a trace. Where babeltrace2 is installed, its lines must be the same.
 fn lines(fixture: &Fixture, trace: &str) -> Vec<String> {
     let printed = printed(fixture, trace);
     if has("babeltrace2") {
@@ -49,7 +49,7 @@ fn lines(fixture: &Fixture, trace: &str) -> Vec<String> {
     text(&printed).lines().map(str::to_owned).collect()
 }
 
-/// The numbers of the kernel's part: recorded, lost, overwritten.
+/// Returns the numbers of the kernel's part: recorded, lost, overwritten.
 fn counts(talk: &str) -> [u64; 3] {
     let line = talk.lines().find_map(|line| line.strip_prefix("trackway: kernel: "));
     let line = line.unwrap_or_else(|| panic!("no summary: {talk}"));
@@ -602,7 +602,7 @@ fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     assert_eq!(counts(&talk), [14, 0, 0], "{talk}");
 }
 
-/// The instances of a recorder.
+/// Returns the instances of a recorder.
 fn instances_of(pid: u32) -> Vec<PathBuf> {
     let entries = fs::read_dir(INSTANCES).expect("instances").flatten();
     let ours = format!("trackway-{pid}-");

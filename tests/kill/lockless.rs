@@ -288,7 +288,7 @@ fn go_to(memory: &Memory, mode: Mode, fit: Fit) -> u64 {
     emitted
 }
 
-/// A child that is about to emit the event.
+/// Forks a child that is about to emit the event.
 fn child(memory: &Memory, mode: Mode) -> Tracee {
     // SAFETY: no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };

@@ -109,7 +109,7 @@ mod every_instruction {
         }
     }
 
-    /// The scenarios of the long form, with texts up to so many bytes; `None`: the short form.
+    /// Returns the longest text of the long form, in bytes; `None` in the short form.
     fn long_form() -> Option<usize> {
         let bytes = std::env::var("TRACKWAY_KILL_BYTES").ok()?;
         Some(bytes.parse().expect("TRACKWAY_KILL_BYTES is a number"))

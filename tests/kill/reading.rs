@@ -224,7 +224,7 @@ fn read_records(
     if records.is_whole() { Ok(last_ts) } else { Err("a record is not whole".into()) }
 }
 
-/// Bytes of a record's contexts.
+/// Returns the bytes of a record's contexts.
 pub(crate) fn context_bytes(contexts: u32) -> usize {
     let sizes = [(VPID, 4), (VTID, 4), (PROCNAME, PROCNAME_BYTES)];
     sizes.iter().filter(|(bit, _)| contexts & bit != 0).map(|(_, bytes)| bytes).sum()

@@ -83,7 +83,7 @@ pub(crate) struct Stage {
 /// Everything in a window that may change.
 pub(crate) type Bytes = Vec<u8>;
 
-/// The CPUs that this process may use, in turns.
+/// Returns one of the CPUs that this process may use, the next one at each call.
 fn some_cpu() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the set is ours; the macro bounds its index.
@@ -197,23 +197,23 @@ impl Stage {
         self.settings
     }
 
-    /// The session.
+    /// Returns the session.
     pub(crate) fn layout(&self) -> &SessionLayout {
         &self.layout
     }
 
-    /// The window in which writers write.
+    /// Returns the window in which writers write.
     pub(crate) fn live(&self) -> &Window {
         &self.live
     }
 
-    /// The region in which the next record of a writer goes, by the way that it has.
+    /// Returns the region of a writer's next record, which depends on its writer path.
     pub(crate) fn region(&self, window: &Window) -> trackway_ring::Region<'static> {
         let way = if self.settings.by == By::Claim { Way::Claim(0) } else { Way::Sequence };
         self.layout.region(window, self.cpu as u32, way).expect("the CPU has regions")
     }
 
-    /// The lockless buffer of the writers' CPU, if the session has such.
+    /// Returns the lockless buffer of the writers' CPU, if the session has one.
     pub(crate) fn lockless(&self, window: &Window) -> Option<Buffer<'static>> {
         self.layout.lockless(window, self.cpu as u32)
     }
@@ -243,7 +243,7 @@ impl Stage {
         writer
     }
 
-    /// The record of an order.
+    /// Returns the record that an order must leave.
     pub(crate) fn found(&self, kind: Kind, text: std::ops::Range<usize>, writer: &Tracee) -> Found {
         let letter = |i: usize| b'!' + ((i * i * 7 + i * 13 + (i >> 3) + (i >> 7)) % 90) as u8;
         assert!(text.end <= PATTERN_BYTES);
@@ -260,7 +260,7 @@ impl Stage {
         Found { kind, contexts, text: text.map(letter).collect() }
     }
 
-    /// The record of a writer's signal handler.
+    /// Returns the record that a writer's signal handler must leave.
     pub(crate) fn inner(&self, writer: &Tracee) -> Found {
         self.found(Kind::Inner, INNER, writer)
     }

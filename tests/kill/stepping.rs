@@ -265,15 +265,15 @@ impl<'stage> Players<'stage> {
         self.check_live(&self.maybe())
     }
 
-    /// The other writer emits its events, the writer being dead; they are there, `times` times by
-    /// now.
+    /// Lets the other writer emit its events while the writer is dead. Readers must then find the
+    /// events `times` times.
     pub(crate) fn others_emit(&mut self, times: usize) -> Result<Fate, String> {
         self.intervene()?;
         let other_events = std::iter::repeat_n(self.other_events(), times).flatten().collect();
         self.check_live(&Expected { other_events, ..self.maybe() })
     }
 
-    /// The present moment.
+    /// Returns the present point.
     fn point(
         &self,
         number: usize,
@@ -376,7 +376,7 @@ impl<'stage> Players<'stage> {
         self.writer.run(0)
     }
 
-    /// The sequence is aborted and goes on: the event is there once.
+    /// Aborts the sequence and lets the writer go on: the event must be there once.
     pub(crate) fn aborted(&mut self, point: &Point) -> Result<(), String> {
         self.finish_aborted(point)?;
         self.check_live(&Expected { probe_is_certain: true, ..self.maybe() })?;
@@ -401,7 +401,7 @@ impl<'stage> Players<'stage> {
         Ok(())
     }
 
-    /// The writer is dead, and another goes on.
+    /// Kills the writer and lets another go on.
     pub(crate) fn killed_and_others_go_on(&mut self, point: &Point) -> Result<(), String> {
         self.intervene()?;
         let fate =
@@ -427,7 +427,7 @@ impl<'stage> Players<'stage> {
         looked.map(|_| ())
     }
 
-    /// A signal arrives, whose handler emits an event; the kernel itself aborts the sequence.
+    /// Sends a signal whose handler emits an event; the kernel itself aborts the sequence.
     pub(crate) fn interrupted(&mut self, point: &Point) -> Result<(), String> {
         if let Some(sequence) = &point.live {
             self.writer.set_sequence(sequence.descriptor);

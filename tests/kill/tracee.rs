@@ -174,7 +174,7 @@ impl Tracee {
         Ok(tracee)
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.cast_unsigned()
     }
@@ -245,7 +245,7 @@ impl Tracee {
         }
     }
 
-    /// Its registers.
+    /// Returns its registers.
     pub(crate) fn registers(&self) -> libc::user_regs_struct {
         // SAFETY: the structure consists of integers.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
@@ -265,7 +265,7 @@ impl Tracee {
         result.expect("the registers of a stopped process are set");
     }
 
-    /// The vector registers, in the processor's form.
+    /// Returns the vector registers, in the processor's form.
     fn vectors(&self) -> Vec<u8> {
         let mut bytes = vec![0; VECTORS_BYTES];
         let mut place = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -303,7 +303,7 @@ impl Tracee {
         self.memory.write_all_at(bytes, at).expect("the memory of a stopped process");
     }
 
-    /// The sequence that it has entered, if its word is set.
+    /// Returns the sequence that it has entered, if its word is set.
     pub(crate) fn sequence(&self) -> Option<Sequence> {
         if self.area == 0 {
             return None;
@@ -339,7 +339,7 @@ impl Tracee {
         byte == [INT3]
     }
 
-    /// Its mappings, each with its line of proc(5)'s `maps`.
+    /// Returns its mappings, each with its line of proc(5)'s `maps`.
     fn mappings(&self) -> Vec<(Range<u64>, String)> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).expect("its maps");
         let parse = |line: &str| {
@@ -357,7 +357,8 @@ impl Tracee {
         mappings.into_iter().map(|(range, line)| (range, !line.contains(" /"))).collect()
     }
 
-    /// The range cut where pages that are there meet pages that are not; whether they are.
+    /// Cuts the range where present pages meet absent ones; returns the pieces, true for present
+    /// ones.
     fn cut(&self, range: &Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut entries = vec![0; (range.end - range.start) as usize / PAGE as usize * 8];
         self.pages.read_exact_at(&mut entries, range.start / PAGE * 8).expect("its page map");

@@ -20,7 +20,7 @@ const PAIRS: [[&str; 2]; 2] = [
     ["x86_irq_vectors_local_timer_entry", "x86_irq_vectors_local_timer_exit"],
 ];
 
-/// A kernel that `scripts/kernel` has fetched, or that the variable names.
+/// Returns a kernel that `scripts/kernel` has fetched, or that the variable names.
 fn kernel() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("TRACKWAY_TEST_KERNEL") {
         return Some(named.into());
@@ -39,7 +39,7 @@ fn compile(name: &str, to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The libraries of a program, and its loader.
+/// Returns the libraries of a program, and its loader.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output().expect("ldd runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -67,7 +67,7 @@ fn file_system(fixture: &Fixture, plan: &str) -> PathBuf {
     machine::pack(fixture, &root)
 }
 
-/// Events of this name, each with its CPU.
+/// Returns the events of this name, each with its CPU.
 fn events<'a>(lines: &'a [&str], name: &str) -> Vec<&'a str> {
     let named = format!(" {name}: ");
     lines.iter().copied().filter(|line| line.contains(&named)).collect()

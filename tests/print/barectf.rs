@@ -10,7 +10,7 @@ use crate::support::{assert_agreement, guarded, has_babeltrace, number_from, scr
 /// Number of tracers to make, unless `TRACKWAY_READER_TRACERS` has another number.
 const TRACERS: u64 = 14;
 
-/// The Python that has barectf: see scripts/packages.
+/// Returns the Python that has barectf: see scripts/packages.
 fn python() -> Option<PathBuf> {
     let python = build_dir().join("../barectf/bin/python");
     if !python.exists() {

@@ -35,7 +35,7 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
-/// A trace in the fixture's folder `trace`, of one stream.
+/// Prints a trace of one stream, which it writes to the fixture's folder `trace`.
 fn printed(fixture: &Fixture, metadata: &str, stream: &[u8]) -> Output {
     let trace = fixture.path("trace");
     let _ = fs::remove_dir_all(&trace);
@@ -506,7 +506,8 @@ fn an_event_whose_text_fills_the_memory_is_damage() {
     }
 }
 
-/// An index file of these entries: where the packet is, its size in bytes, when it begins and ends.
+/// Returns an index file of these entries: the packet's offset, its size in bytes, its begin and
+/// end.
 fn index(entries: &[[u64; 4]]) -> Vec<u8> {
     let mut bytes = [0xC1F1_DCC1_u32, 1, 1, 64].map(u32::to_be_bytes).concat();
     for &[at, size, begin, end] in entries {

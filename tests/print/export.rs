@@ -31,7 +31,7 @@ fn recorded(fixture: &Fixture) -> PathBuf {
     folder_of(&recording.trace, "metadata").expect("a trace")
 }
 
-/// The folder at or below `folder` that has a file of this name.
+/// Returns the folder at or below `folder` that has a file of this name.
 fn folder_of(folder: &Path, name: &str) -> Option<PathBuf> {
     if folder.join(name).is_file() {
         return Some(folder.to_owned());
@@ -44,14 +44,14 @@ fn trackway(fixture: &Fixture, arguments: &[&str], trace: &Path) -> Output {
     fixture.trackway(arguments).arg(trace).output().expect("trackway runs")
 }
 
-/// Its standard output; it must succeed.
+/// Runs `trackway`, which must succeed; returns its standard output.
 fn text(fixture: &Fixture, arguments: &[&str], trace: &Path) -> String {
     let output = trackway(fixture, arguments, trace);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Its output, where it gets no thread but its first.
+/// Runs `trackway` without further threads; returns its output.
 fn single_threaded(fixture: &Fixture, arguments: &[&str], trace: &Path) -> Output {
     let command = fixture.trackway(arguments);
     let text = include_str!("no_threads.c");

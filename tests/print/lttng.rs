@@ -38,7 +38,7 @@ impl<'fixture> Recorder<'fixture> {
         assert!(output.status.success(), "{}", talk(&output));
     }
 
-    /// A session with one channel; everything in it is recorded to the folder returned.
+    /// Makes a session with one channel, which records all events to the returned folder.
     fn session(&self, name: &str, create: &[&str], channel: &[&str], contexts: &[&str]) -> PathBuf {
         let output = self.daemon.fixture.path(name);
         let path = output.to_str().expect("text");
@@ -58,7 +58,7 @@ impl<'fixture> Recorder<'fixture> {
     }
 }
 
-/// Both readers on all of a session, and on each of its traces alone.
+/// Compares both readers on all of a session, and on each of its traces.
 fn compare(fixture: &Fixture, session: &Path) -> String {
     let traces = traces_below(session);
     assert!(!traces.is_empty(), "nothing in {session:?}");

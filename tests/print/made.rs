@@ -33,7 +33,7 @@ pub(crate) const EVENT_BYTES: usize = 16;
 /// Offset of a packet's sizes, in bits: packet, then content.
 pub(crate) const SIZES_AT: usize = 8;
 
-/// A packet with an event `tick` for each of `numbers`, at as many nanoseconds.
+/// Makes a packet with an event `tick` for each of `numbers`, at that time in nanoseconds.
 pub(crate) fn packet(numbers: &[u32]) -> Vec<u8> {
     let events: Vec<u8> = numbers.iter().flat_map(|&number| event(number)).collect();
     let bits = 8 * (HEADER_BYTES + events.len()) as u64;
@@ -64,7 +64,7 @@ pub(crate) fn write_trace(folder: &Path, metadata: &str, streams: &[(&str, &[u8]
     }
 }
 
-/// Numbers of the ticks in printed text, in order.
+/// Returns the numbers of the ticks in printed text, in order.
 pub(crate) fn ticks(text: &[u8]) -> Vec<u32> {
     let text = String::from_utf8_lossy(text);
     let number = |line: &str| {

@@ -80,7 +80,7 @@ fn compare(fixture: &Fixture, options: &[&str], traces: &[PathBuf]) {
     assert_eq!(talk, String::from_utf8_lossy(&theirs.stderr), "{what}");
 }
 
-/// Times of a trace's events, as these options show them.
+/// Returns the times of a trace's events, in the format of these options.
 fn times(fixture: &Fixture, options: &[&str], trace: &[PathBuf]) -> Vec<String> {
     let options = [options, &["--no-delta"]].concat();
     let text = run(fixture, false, &options, trace).stdout;
@@ -123,7 +123,7 @@ fn compare_ranges(fixture: &Fixture, trace: &[PathBuf]) {
     }
 }
 
-/// A trace of ours with all contexts and with losses, which ranges cut through.
+/// Records a trace with all contexts and with losses, through which the ranges cut.
 fn recorded(fixture: &Fixture) -> PathBuf {
     let program = fixture.compile(
         "lossy",

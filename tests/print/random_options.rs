@@ -38,7 +38,7 @@ const FIELDS: [&str; 8] = [
     "callsite",
 ];
 
-/// Some of `words` as a list, or `all`.
+/// Returns some of `words` as a list, or `all`.
 fn list(random: &mut Random, words: &[&str]) -> String {
     match random.below(6) {
         0 => "all".to_owned(),
@@ -50,7 +50,7 @@ fn list(random: &mut Random, words: &[&str]) -> String {
     }
 }
 
-/// Times of events in each of the forms that `--begin` takes: seconds, times of the day, dates.
+/// Returns the times of events in each of the forms of `--begin`: seconds, times of the day, dates.
 fn times(fixture: &Fixture, trace: &Path) -> Vec<Vec<String>> {
     let of_form = |options: &&[&str]| {
         let mut arguments: Vec<_> = options.iter().map(PathBuf::from).collect();

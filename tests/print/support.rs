@@ -12,26 +12,26 @@ use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 /// works: nothing is measured with it.
 const HANGS_AFTER: &str = "120";
 
-/// A command that is killed, by `timeout`, when it hangs; its status is 124 then.
+/// Returns a command that `timeout` kills when it hangs; its status is 124 then.
 pub(crate) fn guarded(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
     let mut command = fixture.command("timeout");
     command.args(["-k", "5", HANGS_AFTER]).arg(program);
     command
 }
 
-/// `trackway print`, without arguments yet.
+/// Returns `trackway print` without further arguments.
 pub(crate) fn guarded_print(fixture: &Fixture) -> Command {
     let mut command = guarded(fixture, build_dir().join("trackway"));
     command.arg("print");
     command
 }
 
-/// `trackway print` with these arguments.
+/// Runs `trackway print` with these arguments.
 pub(crate) fn print<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
     guarded_print(fixture).args(arguments).output().expect("timeout runs")
 }
 
-/// babeltrace2 with these arguments.
+/// Runs babeltrace2 with these arguments.
 pub(crate) fn babeltrace<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
     guarded(fixture, "babeltrace2").args(arguments).output().expect("timeout runs")
 }
@@ -45,18 +45,18 @@ pub(crate) fn has_babeltrace() -> bool {
     there
 }
 
-/// The number in an environment variable, if it is set.
+/// Returns the number in an environment variable, if it is set.
 pub(crate) fn number_from(variable: &str, otherwise: u64) -> u64 {
     let value = std::env::var(variable).ok();
     value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// A file of this folder, e.g. a script.
+/// Returns a file of this folder, for example a script.
 pub(crate) fn script(name: &str) -> PathBuf {
     source_dir().join("tests/print").join(name)
 }
 
-/// Standard error, for messages.
+/// Returns the standard error as text.
 pub(crate) fn talk(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -115,7 +115,8 @@ pub(crate) fn assert_agreement<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[
     trackway
 }
 
-/// Folders below `root`, and `root` itself, that hold a trace, in the order of their names.
+/// Returns the folders below `root`, and `root` itself, that hold a trace, in the order of their
+/// names.
 pub(crate) fn traces_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];

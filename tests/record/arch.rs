@@ -96,7 +96,8 @@ impl Processor {
         recording
     }
 
-    /// Programs that emit from threads and handlers are recorded by every way that there is.
+    /// Checks that programs that emit from threads and handlers are recorded by every available
+    /// writer path.
     fn records(&self) {
         let Some(folder) = self.programs() else { return };
         let fixture = Fixture::new("arch");
@@ -168,7 +169,7 @@ impl Processor {
         assert_eq!(theirs, ours);
     }
 
-    /// A preload helper wraps the same functions here.
+    /// Checks that a preload helper wraps the same functions here.
     fn preloads(&self) {
         let Some(folder) = self.programs() else { return };
         if !folder.join("libtrackway-fork.so").is_file() {

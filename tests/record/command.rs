@@ -357,7 +357,7 @@ fn a_recorder_that_was_stopped_says_so() {
     assert!(before.contains(said) && after.contains(said), "{messages}");
 }
 
-/// The first child of a process.
+/// Returns the first child of a process.
 fn child_of(pid: u32) -> Option<i32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
@@ -619,7 +619,7 @@ int main(void) {
     assert_eq!(summary.recorded + summary.lost, 26 * 20_000, "{text:?}");
 }
 
-/// The numbers in `1,234 events, 1,234/s, 5 lost, 12.3 KiB`; of the last, its whole part.
+/// Returns the numbers in `1,234 events, 1,234/s, 5 lost, 12.3 KiB`; of the last, its integer part.
 fn status_numbers(line: &str) -> Vec<u64> {
     let number = |word: &str| {
         let digits: String =

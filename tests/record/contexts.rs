@@ -115,7 +115,7 @@ fn contexts_of_programs_stand_beside_others() {
     }
 }
 
-/// Numbers of the events in a trace.
+/// Returns the numbers of the events in a trace.
 fn numbers(fixture: &Fixture, trace: &Path, options: &[&str]) -> Vec<u32> {
     let mut print = fixture.trackway(&["print"]);
     let output = print.args(options).arg(trace).output().expect("it runs");

@@ -46,14 +46,14 @@ impl Running {
         assert_eq!(line, expected);
     }
 
-    /// The program, of [`EXECUTING`], executes its event.
+    /// Lets the program of [`EXECUTING`] execute its event.
     fn execute(&mut self) {
         let input = self.0.stdin.as_mut().expect("its input");
         input.write_all(b"once\n").expect("a line");
         self.expect("once\n");
     }
 
-    /// The process as reasons name it.
+    /// Returns the process's text in reasons.
     fn named(&self, program: &Path) -> String {
         let name = program.file_name().expect("a name").to_string_lossy().into_owned();
         format!("{} {name}", self.0.id())
@@ -72,7 +72,7 @@ fn compile(fixture: &Fixture, name: &str, flags: &[&str]) -> PathBuf {
     fixture.compile(name, WAITING, false, flags)
 }
 
-/// The reasons that a command gives in this member of its JSON, with the processes that each names.
+/// Returns the reasons in this member of a command's JSON, each with its processes.
 fn reasons(fixture: &Fixture, words: &[&str], member: &str) -> Vec<(String, Vec<u64>)> {
     let output = fixture.trackway(&[words, &["--format", "json"]].concat()).output();
     let value: Value = serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");

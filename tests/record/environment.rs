@@ -33,14 +33,14 @@ impl EnvironmentTest {
         Self { fixture, steps, program, trace }
     }
 
-    /// The same place for another recording.
+    /// Prepares another recording.
     fn again(self) -> Self {
         let steps = Steps::new(&self.fixture, "steps");
         let trace = self.fixture.path("trace-again");
         Self { steps, trace, ..self }
     }
 
-    /// The same place with the trace somewhere else.
+    /// Moves the trace to another folder.
     fn with_trace(self, trace: PathBuf) -> Self {
         Self { trace, ..self }
     }
@@ -65,7 +65,7 @@ impl EnvironmentTest {
         recording
     }
 
-    /// The program without a recorder: it must run as if there were no Trackway.
+    /// Runs the program without a recorder, which must make no difference to it.
     fn runs_alone(&self, wrapper: &[&str]) {
         let steps = Steps::new(&self.fixture, "steps-alone");
         let mut alone = self.fixture.command(&self.program);
@@ -77,7 +77,7 @@ impl EnvironmentTest {
         assert_eq!(steps.counts().completed(), 10);
     }
 
-    /// A recording that must not have begun: status 125, a reason, and no command.
+    /// Checks that a recording is refused: status 125, a reason, and no command.
     fn is_refused(&self, wrapper: &[&str], options: &[&str], reason: &str) {
         let recording = self.record(wrapper, options, &["steps", "10"]);
         assert_eq!(recording.output.status.code(), Some(125), "{}", about(&recording));
@@ -137,7 +137,7 @@ fn in_namespace(setup: &str) -> Option<Vec<String>> {
     Some(wrapper)
 }
 
-/// The same with a tmpfs of these options where the window will be.
+/// Does the same with a tmpfs of these options in place of the window folder.
 fn on_tmpfs(options: &str) -> Option<Vec<String>> {
     in_namespace(&format!(
         "mount -t tmpfs -o {options} trackway-test-window \"$TRACKWAY_WINDOW_DIR\""

@@ -31,7 +31,7 @@ impl Life {
         Self { fixture, steps, program }
     }
 
-    /// The program with these arguments.
+    /// Returns the program with these arguments.
     fn command(&self, arguments: &[&str]) -> Vec<String> {
         let program = self.program.to_str().expect("a path of text").to_owned();
         std::iter::once(program).chain(arguments.iter().map(|&word| word.to_owned())).collect()
@@ -48,7 +48,7 @@ impl Life {
         self.record_command(options, &self.command(arguments))
     }
 
-    /// The same where not everything that is emitted is on.
+    /// Does the same where some emitted events are off.
     fn record_any(&self, options: &[&str], arguments: &[&str]) -> Recording {
         let recording = self.fixture.record_steps(&self.steps, options, &self.command(arguments));
         assert!(recording.output.status.success(), "{}", about(&recording));

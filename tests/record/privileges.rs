@@ -415,7 +415,7 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     }
 }
 
-/// The processes of which a trace has events.
+/// Returns the processes that have events in a trace.
 fn processes_in(fixture: &Fixture, trace: &Path) -> BTreeSet<u32> {
     let text = fixture.print(trace);
     let vpid = |line: &str| {

@@ -180,7 +180,7 @@ impl Drop for Orphan {
     }
 }
 
-/// Bytes of all files in a folder, if it is there.
+/// Returns the bytes of all files in a folder, if it is there.
 fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -161,7 +161,7 @@ impl Drop for Waiting {
     }
 }
 
-/// The window's file, which the program has made.
+/// Returns the window's file, which the program has made.
 fn window_file(fixture: &Fixture) -> PathBuf {
     let entries = std::fs::read_dir(fixture.window_dir()).expect("the folder").flatten();
     entries.map(|entry| entry.path()).next().expect("a window")

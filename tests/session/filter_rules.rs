@@ -26,7 +26,7 @@ fn refused(test: &SessionTest, words: &[&str]) -> String {
     talk
 }
 
-/// The filters of a session's channel, as it was saved.
+/// Returns the filters of a session's channel, as it was saved.
 fn saved(test: &SessionTest, session: &str) -> String {
     let (text, _) = test.ok(&format!("session save {session}"));
     let line = text.lines().find_map(|line| line.strip_prefix("filters = "));
@@ -198,7 +198,7 @@ fn a_rules_filter_changes_and_goes_with_it() {
     test.ok("session destroy --all");
 }
 
-/// A program with events of all kinds, one with this field more.
+/// Returns the source of a program with events of all kinds, one of which also has this field.
 fn program(more: &str) -> String {
     format!(
         "#include <trackway/trackway.h>\n\

@@ -15,7 +15,7 @@ fn ok(test: &SessionTest, words: &[&str]) {
     assert!(is_success, "{words:?}: {talk}");
 }
 
-/// Numbers of one stream in a trace.
+/// Returns the numbers of one stream in a trace.
 fn numbers(test: &SessionTest, trace: &str, stream: u32) -> Vec<u64> {
     test.numbers(trace).remove(&stream).unwrap_or_default()
 }

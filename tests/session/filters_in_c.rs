@@ -24,7 +24,7 @@ fn refused(fixture: &Fixture, status: i32, words: &[&str]) -> String {
     talk
 }
 
-/// The object file that clang makes of this.
+/// Compiles a filter with clang; returns its object file.
 fn compile(fixture: &Fixture, name: &str, source: &str) -> PathBuf {
     fs::write(fixture.path(&format!("{name}.c")), source).expect("a file");
     let mut clang = fixture.command("clang");
@@ -39,7 +39,7 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("a path that is text")
 }
 
-/// A filter on `life:step` with this body, its frame written by hand.
+/// Compiles a filter on `life:step` with this body and a hand-written frame.
 fn on_steps(test: &SessionTest, name: &str, body: &str) -> PathBuf {
     let source = format!(
         "#include <trackway/filter.h>\n\

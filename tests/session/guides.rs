@@ -31,7 +31,7 @@ int main(int count, char **arguments)
 }
 "#;
 
-/// A guide, and a place where its commands are typed.
+/// A guide, and the fixture in which its commands are typed.
 struct Guide {
     test: SessionTest,
     text: String,
@@ -49,7 +49,7 @@ impl Guide {
         Self { test, text, blocks }
     }
 
-    /// A shell in which everything is installed.
+    /// Returns a shell in which everything is installed.
     fn shell(&self, script: &str) -> Command {
         let mut shell = self.test.fixture.command("sh");
         let path = std::env::var("PATH").expect("a path");
@@ -70,7 +70,7 @@ impl Guide {
         text
     }
 
-    /// The program, which has been recorded for a while when this returns.
+    /// Starts the program, and waits until it has been recorded for a while.
     fn serve(&self, session: &str) -> Running {
         let program = Running::start(&mut self.shell("exec myapp serve"));
         let recorded = || self.test.status(session)["counts"]["recorded"].as_u64().unwrap_or(0);

@@ -18,7 +18,7 @@ pub(crate) type Numbers = BTreeMap<u32, Vec<u64>>;
 /// Stream of programs that run to their end, other than those of programs that go on.
 pub(crate) const ONE: u32 = 10_000;
 
-/// A fixture, and in it the program of `emitter.c`.
+/// A fixture with the program of `emitter.c`.
 pub(crate) struct SessionTest {
     pub(crate) fixture: Fixture,
     pub(crate) emitter: PathBuf,
@@ -52,7 +52,7 @@ impl SessionTest {
         Self { fixture: Fixture::new(name), emitter: compiled.path.clone(), _compiled: compiled }
     }
 
-    /// `trackway LINE`, ready to be run.
+    /// Returns `trackway LINE`, ready to be run.
     pub(crate) fn command(&self, line: &str) -> Command {
         self.fixture.trackway(&line.split_whitespace().collect::<Vec<_>>())
     }
@@ -82,26 +82,26 @@ impl SessionTest {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// All sessions.
+    /// Returns all sessions.
     pub(crate) fn list(&self) -> Vec<Value> {
         let (text, _) = self.ok("session list --format json");
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Process id of a session's recorder.
+    /// Returns the process id of a session's recorder.
     pub(crate) fn recorder_of(&self, session: &str) -> u32 {
         let pid = self.status(session)["pid"].as_u64().expect("a process id");
         u32::try_from(pid).expect("a process id")
     }
 
-    /// The program, ready to be started so that it counts in `steps`.
+    /// Returns the program, ready to be started so that it counts in `steps`.
     pub(crate) fn program(&self, steps: &Steps, mode: &str, argument: u64) -> Command {
         let mut command = self.fixture.command(&self.emitter);
         command.arg(mode).arg(argument.to_string()).env("STEPS", steps.path());
         command
     }
 
-    /// The program in this mode, run to its end. It counts in the stream [`ONE`].
+    /// Runs the program in this mode to its end. It counts in the stream [`ONE`].
     pub(crate) fn emit(&self, mode: &str, argument: u64) -> Output {
         let steps = self.steps_of_one();
         let output = self.program(&steps, mode, argument).output().expect("the program runs");
@@ -109,19 +109,19 @@ impl SessionTest {
         output
     }
 
-    /// Counters of a program that counts in the stream [`ONE`].
+    /// Returns the counters of a program that counts in the stream [`ONE`].
     pub(crate) fn steps_of_one(&self) -> Steps {
         self.steps_from(ONE)
     }
 
-    /// Counters of a program that counts in this stream and those after it.
+    /// Returns the counters of a program that counts in this stream and those after it.
     pub(crate) fn steps_from(&self, first: u32) -> Steps {
         let steps = new_steps(self);
         write_word(&steps, 0, first);
         steps
     }
 
-    /// Events of a trace by name, with how many there are.
+    /// Counts a trace's events by name.
     pub(crate) fn names(&self, trace: &str) -> BTreeMap<String, usize> {
         let mut names = BTreeMap::new();
         for line in self.fixture.print(&self.fixture.path(trace)).lines() {
@@ -132,7 +132,7 @@ impl SessionTest {
         names
     }
 
-    /// Numbers in a trace, as `trackway print` and babeltrace2 both read it.
+    /// Returns the numbers in a trace, as `trackway print` and babeltrace2 both read it.
     pub(crate) fn numbers(&self, trace: &str) -> Numbers {
         let trace = self.fixture.path(trace);
         let numbers = numbers_of(&self.fixture.print(&trace));
@@ -148,7 +148,7 @@ impl SessionTest {
         self.fixture.path(trace).join("ust/uid").exists() && self.mark(trace).is_some()
     }
 
-    /// The mark of a complete trace.
+    /// Returns the mark of a complete trace.
     pub(crate) fn mark(&self, trace: &str) -> Option<PathBuf> {
         find(&self.fixture.path(trace), "complete")
     }
@@ -161,7 +161,7 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Some threads that count, ready.
+    /// Starts threads that count, and waits until they do.
     pub(crate) fn threads(test: &SessionTest, count: u64) -> Self {
         let steps = new_steps(test);
         let running = Running::start(&mut test.program(&steps, "threads", count));
@@ -200,7 +200,7 @@ impl Bursts {
         Self { steps, running, done: 1 }
     }
 
-    /// One burst more, from its begin to its end.
+    /// Lets the program emit one more burst, from its begin to its end.
     pub(crate) fn next(&mut self) {
         write_word(&self.steps, 4, self.done);
         self.done += 1;
@@ -214,7 +214,7 @@ impl Bursts {
     }
 }
 
-/// Counters that no other program counts in.
+/// Makes counters for a program of its own.
 fn new_steps(test: &SessionTest) -> Steps {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -234,7 +234,8 @@ pub(crate) fn result_of(output: &Output) -> (bool, String, String) {
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Numbers in printed events. What contexts say of the thread, where they say it, must be so.
+/// Returns the numbers in printed events. The contexts of the thread must be right, where there are
+/// some.
 pub(crate) fn numbers_of(text: &str) -> Numbers {
     let mut numbers = Numbers::new();
     for line in text.lines().filter(|line| line.contains(" life:step: ")) {
@@ -279,7 +280,7 @@ pub(crate) fn assert_none_there(numbers: &Numbers, stream: u32, range: Range<u64
     assert_eq!(found, None, "stream {stream}, {range:?}");
 }
 
-/// The first file of this name below a folder.
+/// Returns the first file of this name below a folder.
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     let entries: Vec<_> = std::fs::read_dir(folder).ok()?.flatten().collect();
     let path = folder.join(name);

@@ -31,7 +31,7 @@ fn kill(test: &SessionTest, name: &str, events: usize) {
     wait_for("the recorder's end", || !is_running(recorder));
 }
 
-/// The folder of a trace's streams.
+/// Returns the folder of a trace's streams.
 fn channel_of(test: &SessionTest, trace: &str) -> PathBuf {
     let users = test.fixture.path(trace).join("ust/uid").read_dir().expect("users");
     users.flatten().next().expect("a user").path().join("64-bit")

@@ -6,7 +6,7 @@ use trackway_tests::Fixture;
 
 use crate::session_test::result_of;
 
-/// The program of `unstaged.c`, in a fixture of its own.
+/// Compiles the program of `unstaged.c` in a fixture of its own.
 fn compile_unstaged(name: &str) -> (Fixture, PathBuf) {
     let fixture = Fixture::new(name);
     let program = fixture.compile_file("session/unstaged.c", true, &[]);

@@ -26,7 +26,7 @@ const WAYS: [(&str, &str); 9] = [
     ("strings", "any(words == 30001) || path == \"*png\""),
 ];
 
-/// The program of `unwinding.c` by each compiler that there is, without frame pointers.
+/// Compiles the program of `unwinding.c` by each installed compiler, without frame pointers.
 fn programs(fixture: &Fixture) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(source_dir().join("tests/session/unwinding.c"));
     let text = text.expect("a source file");

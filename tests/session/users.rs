@@ -26,7 +26,7 @@ const EVE: u32 = 65_533;
 /// Events of a burst, and of programs that run once.
 const BURST: u64 = 200;
 
-/// A place where several users are.
+/// A fixture with several users.
 struct Users {
     test: SessionTest,
 }
@@ -54,7 +54,7 @@ impl Users {
         Some(users)
     }
 
-    /// A command as another user.
+    /// Returns a command as another user.
     fn as_user(&self, uid: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = self.test.fixture.command("setpriv");
         command.arg(format!("--reuid={uid}")).arg(format!("--regid={uid}"));
@@ -76,7 +76,7 @@ impl Users {
         self.program_of(uid, mode, BURST)
     }
 
-    /// The same, with another argument than how much it counts at a time.
+    /// Does the same with an argument other than the number of steps at a time.
     fn program_of(&self, uid: u32, mode: &str, argument: u64) -> (Steps, Command) {
         let steps = self.test.steps_from(stream_of(uid));
         fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("ours");
@@ -98,7 +98,7 @@ impl Users {
         Bursts::begin(steps, &mut program)
     }
 
-    /// A user's window's file.
+    /// Returns a user's window's file.
     fn window(&self, uid: u32) -> PathBuf {
         let folder = self.test.fixture.window_dir();
         let mine = fs::read_dir(folder).expect("a folder").flatten().find(|entry| {
@@ -133,7 +133,7 @@ impl Users {
         self.test.status(session)["notices"].to_string()
     }
 
-    /// Numbers in a trace, which must be in order of time.
+    /// Returns the numbers in a trace, which must be in order of time.
     fn numbers(&self, trace: &str) -> Numbers {
         let text = self.test.fixture.print(&self.test.fixture.path(trace));
         let times: Vec<&str> = text.lines().filter_map(|line| line.get(..20)).collect();
@@ -141,7 +141,7 @@ impl Users {
         self.test.numbers(trace)
     }
 
-    /// Folders of streams in a trace, as `UID/64-bit`.
+    /// Returns the folders of streams in a trace, as `UID/64-bit`.
     fn parts(&self, trace: &str) -> Vec<String> {
         let mut found = Vec::new();
         let below = |path: &Path| {

@@ -31,12 +31,12 @@ impl Group {
         }
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// The same, as text.
+    /// Returns its folder, as text.
     pub fn path(&self) -> String {
         self.0.display().to_string()
     }
@@ -47,7 +47,7 @@ impl Group {
         fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("it can be moved");
     }
 
-    /// A shell's words that move it there.
+    /// Returns the words with which a shell moves itself there.
     pub fn enter(&self, below: &str) -> String {
         format!("echo 0 > {}", self.0.join(below).join("cgroup.procs").display())
     }

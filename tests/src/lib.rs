@@ -75,7 +75,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A new one.
+    /// Makes the folders.
     pub fn new(name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -88,12 +88,12 @@ impl Fixture {
         Self { dir, window }
     }
 
-    /// A path in the temporary folder.
+    /// Returns a path in the temporary folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// The folder of this fixture's window.
+    /// Returns the folder of this fixture's window.
     pub fn window_dir(&self) -> &Path {
         &self.window
     }
@@ -119,7 +119,8 @@ impl Fixture {
         }
     }
 
-    /// A command in this fixture: its window, its folder, no tracing environment from outside.
+    /// Returns a command with this fixture's window and folder, and without an inherited tracing
+    /// environment.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -132,8 +133,8 @@ impl Fixture {
         command
     }
 
-    /// `trackway` with these arguments, in this fixture. Its recordings use the writer path of
-    /// [`reserve`], so that the same tests cover all writer paths (`make ways`).
+    /// Returns `trackway` with these arguments, in this fixture. Its recordings use the writer path
+    /// of [`reserve`], so that the same tests cover all writer paths (`make ways`).
     pub fn trackway<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = self.command(build_dir().join("trackway"));
         let mut arguments = arguments.iter().map(AsRef::as_ref).peekable();
@@ -146,7 +147,7 @@ impl Fixture {
         command
     }
 
-    /// `trackway record OPTIONS -o trace -- COMMAND`, run to its end.
+    /// Runs `trackway record OPTIONS -o trace -- COMMAND` to its end.
     pub fn record<S: AsRef<OsStr>>(&self, options: &[&str], command: &[S]) -> Recording {
         let trace = self.path("trace");
         let mut recorder = self.trackway(&["record", "-o"]);
@@ -160,8 +161,8 @@ impl Fixture {
         self.compile_with("cc", &format!("{name}.c"), text, linked, flags)
     }
 
-    /// The same by another compiler, of a source file of this name; the program is called as the
-    /// file without its extension.
+    /// Does the same with another compiler, and a source file of this name; the program has the
+    /// name of the file without its extension.
     pub fn compile_with(
         &self,
         compiler: &str,
@@ -208,7 +209,7 @@ impl Fixture {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Standard output of `trackway print` of a trace.
+    /// Returns the standard output of `trackway print` of a trace.
     pub fn print(&self, trace: &Path) -> String {
         let output = self.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -306,7 +307,7 @@ impl Recording {
         Self { trace, output, summary }
     }
 
-    /// Messages of the recorder (and of the program).
+    /// Returns the messages of the recorder (and of the program).
     pub fn messages(&self) -> String {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }

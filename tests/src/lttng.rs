@@ -41,7 +41,7 @@ impl<'fixture> Daemon<'fixture> {
         daemon
     }
 
-    /// A command of the user that records.
+    /// Returns a command of the user that records.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         command(self.fixture, program)
     }
@@ -60,7 +60,7 @@ impl<'fixture> Daemon<'fixture> {
         self.lttng_command(arguments).output().expect("setpriv runs")
     }
 
-    /// `lttng ARGUMENTS`.
+    /// Runs `lttng ARGUMENTS`.
     ///
     /// # Panics
     /// If it fails.

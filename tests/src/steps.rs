@@ -54,19 +54,19 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Events begun, in all streams.
+    /// Returns the number of events begun, in all streams.
     pub fn emitted(&self) -> u64 {
         self.started.values().sum()
     }
 
-    /// Calls that came back, in all streams.
+    /// Returns the number of calls that returned, in all streams.
     pub fn completed(&self) -> u64 {
         self.returned.values().sum()
     }
 }
 
 impl Steps {
-    /// A new file in `fixture`, all zero.
+    /// Makes a file in `fixture`, all zero.
     pub fn new(fixture: &Fixture, name: &str) -> Self {
         let path = fixture.path(name);
         fs::write(&path, vec![0; HEAD_BYTES + STREAMS * 16]).expect("the counters' file");
@@ -85,7 +85,7 @@ impl Steps {
         u32::from_le_bytes(bytes)
     }
 
-    /// Process that the program named.
+    /// Returns the process that the program named.
     pub fn pid(&self) -> u32 {
         self.word(8)
     }
@@ -135,8 +135,8 @@ impl Steps {
         self.check_killed(fixture, recording);
     }
 
-    /// The same where programs were killed: an event that was begun and never came back may be
-    /// there or not.
+    /// Does the same where programs were killed: an event that was begun and never returned may be
+    /// present or not.
     pub fn check_killed(&self, fixture: &Fixture, recording: &Recording) {
         let messages = recording.messages();
         let counts = self.counts();
@@ -177,7 +177,7 @@ impl Steps {
     }
 }
 
-/// The events `life:step` in the output of `trackway print`.
+/// Returns the events `life:step` in the output of `trackway print`.
 pub fn steps_of(text: &str) -> Vec<Step> {
     text.lines().filter(|line| line.contains(" life:step: ")).map(parse).collect()
 }
@@ -242,7 +242,7 @@ impl Running {
         Self { child: Some(command.spawn().expect("the program starts")), steps }
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it is there until it was waited for").id()
     }

@@ -47,8 +47,8 @@ pub(crate) fn none_missing(streams: &[Stream], wrong: &mut Complaints) {
     }
 }
 
-/// Every event at most once, in order per lane: in each region as they lie there, and over all
-/// regions by their times.
+/// Checks that every event is there at most once, in order per lane: in each region as stored, and
+/// over all regions by their times.
 pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {
     for stream in streams {
         let mut last: HashMap<u32, u64> = HashMap::new();

@@ -87,7 +87,8 @@ fn seed_of_now() -> u64 {
     std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs() * 1000
 }
 
-/// Every mode, way and end is among the rounds of the short form, each way with kills.
+/// Checks that every mode, writer path and end is among the rounds of the short form, each writer
+/// path with kills.
 fn expect_variety() {
     let plans: Vec<Plan> = SHORT_SEEDS.map(|seed| Plan::new(seed, SHORT_MS)).collect();
     let has = |what: &dyn Fn(&Plan) -> bool| plans.iter().any(what);

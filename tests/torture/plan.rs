@@ -198,7 +198,7 @@ impl Plan {
         self.end != End::ByItself || self.orders.iter().any(ordered)
     }
 
-    /// Options of `trackway record` for it.
+    /// Returns the options of `trackway record` for it.
     pub(crate) fn options(&self) -> Vec<String> {
         let reserve = match self.writer_path {
             WriterPath::Sequence | WriterPath::Without | WriterPath::Mixed => "rseq",
@@ -218,7 +218,7 @@ impl Plan {
         options
     }
 
-    /// The round in a line.
+    /// Returns the round in a line.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
             "{:?} {:?} {:?} {}×{} contexts {} ",

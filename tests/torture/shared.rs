@@ -84,7 +84,7 @@ pub(crate) struct Lane {
 }
 
 impl Shared {
-    /// A new file in `fixture` with these orders.
+    /// Makes a file in `fixture` with these orders.
     pub(crate) fn new(fixture: &Fixture, orders: &Orders) -> Self {
         let path = fixture.path("shared");
         let mut options = File::options();
@@ -107,7 +107,7 @@ impl Shared {
         &self.path
     }
 
-    /// The value of a word.
+    /// Returns the value of a word.
     pub(crate) fn get(&self, word: Word) -> u64 {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, word as u64 * 8).expect("the shared file is read");
@@ -159,7 +159,7 @@ pub(crate) fn compile_workload(fixture: &Fixture) -> PathBuf {
     program
 }
 
-/// The command that runs it: `trackway-test-workload FILE ROLE 0`, if `claiming` without
+/// Returns the command that runs it: `trackway-test-workload FILE ROLE 0`, if `claiming` without
 /// restartable sequences. `main` outlives all its children; a `process` ends at `Word::EndNs`.
 pub(crate) fn workload(program: &Path, shared: &Shared, role: &str, claiming: bool) -> Vec<String> {
     let mut command = Vec::new();

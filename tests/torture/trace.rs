@@ -49,7 +49,7 @@ pub(crate) struct Stream {
 pub(crate) struct Complaints(Vec<String>);
 
 impl Complaints {
-    /// Notes something that is wrong. The first few are enough.
+    /// Notes a fault. The first few are enough.
     pub(crate) fn add(&mut self, complaint: String) {
         const MAX: usize = 12;
         if self.0.len() < MAX {
@@ -64,7 +64,7 @@ impl Complaints {
         }
     }
 
-    /// All of them, a line each.
+    /// Returns all complaints, one a line.
     pub(crate) fn text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join("\n"))
     }
@@ -83,8 +83,8 @@ pub(crate) fn folder_of(folder: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// babeltrace2 reads the trace without an error, finds as many events, as many of them discarded,
-/// and `trackway print` prints the same.
+/// Checks that babeltrace2 reads the trace without an error and finds the same number of events and
+/// of discarded ones, and that `trackway print` prints the same.
 pub(crate) fn babeltrace_agrees(
     fixture: &Fixture,
     folder: &Path,

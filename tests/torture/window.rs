@@ -19,7 +19,7 @@ pub(crate) fn exists(fixture: &Fixture) -> bool {
     std::fs::read_dir(fixture.window_dir()).is_ok_and(|mut files| files.next().is_some())
 }
 
-/// The window's fixed part.
+/// Returns the window's fixed part.
 pub(crate) fn fixed_part(fixture: &Fixture) -> Vec<u8> {
     let mut files = std::fs::read_dir(fixture.window_dir()).expect("the window's folder");
     let path = files.next().expect("a window").expect("a window").path();
@@ -29,7 +29,7 @@ pub(crate) fn fixed_part(fixture: &Fixture) -> Vec<u8> {
     bytes
 }
 
-/// No session is in use, no memory held, no event enabled.
+/// Checks that no session is in use, no memory held, and no event enabled.
 pub(crate) fn expect_nothing_left(fixture: &Fixture, wrong: &mut Complaints) {
     let window = fixed_part(fixture);
     for index in 0..SESSIONS_MAX {

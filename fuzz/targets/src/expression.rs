@@ -37,7 +37,7 @@ pub fn expression(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Messages have a place in the text, and can be shown.
+/// Checks that a message has a place in the text, and can be shown.
 fn check_message(error: &Error, text: &str) {
     assert!(error.span.from <= error.span.to && error.span.to <= text.len(), "{error}");
     assert!(!error.message.is_empty() && error.render(text).contains(&error.message));
@@ -60,7 +60,7 @@ fn accepted(object: &Object) -> u64 {
     insns
 }
 
-/// An event that has one of everything.
+/// Returns an event with a field of each kind.
 fn layout() -> Layout {
     let member = |name: &str, of: Type| Member { name: name.into(), of };
     let labels = [("idle", 0, 0), ("busy", 1, 4)].map(|(name, first, last)| Label {

@@ -89,7 +89,7 @@ extern "C" fn constant() -> u64 {
     0x0123_4567_89ab_cdef
 }
 
-/// Bytes for words, and slots: half of them words that make sense.
+/// Returns bytes for words, and slots: half of them valid words.
 fn event() -> (Vec<u8>, [u64; SLOTS_MAX]) {
     let mut random = Random::new(0);
     let bytes = (0..BYTES).map(|_| *random.pick(b"aab*/\0")).collect();

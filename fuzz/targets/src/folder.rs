@@ -155,7 +155,7 @@ fn folders(mut bytes: &[u8]) -> Folders<'_> {
     folders
 }
 
-/// The traces that can be read.
+/// Returns the traces that can be read.
 fn inputs<'bytes>(folders: &Folders<'bytes>) -> Vec<Input<&'bytes [u8]>> {
     let mut inputs = Vec::new();
     for (name, files) in folders {

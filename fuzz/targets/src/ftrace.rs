@@ -45,7 +45,7 @@ const OPENAT: &str = "\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
 const FILTER: &str = "comm == \"s*\" || prio > 5 && any(values == 3) || words[3] == 1 && \
     (name == \"*b*\" || length(mask) == 1 || values[1] == 2) || changed(prio)";
 
-/// Its filter.
+/// Returns its filter.
 fn filter(event: &Event) -> Option<Filter> {
     let staged = plan_event(event, PAYLOAD_BYTES_MAX);
     let layout = Layout::of_event(&staged.description);

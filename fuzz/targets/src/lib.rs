@@ -72,7 +72,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The bound for an input of `bytes`.
+    /// Returns the bound for an input of `bytes`.
     pub const fn of(self, bytes: usize) -> u64 {
         self.per_byte * bytes as u64 + self.base
     }
@@ -172,7 +172,7 @@ pub const TARGETS: [Target; 12] = [
     },
 ];
 
-/// The target of this name.
+/// Returns the target of this name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

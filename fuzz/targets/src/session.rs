@@ -63,7 +63,7 @@ fn sensible(spec: &SessionSpec) {
     }
 }
 
-/// No rule for processes is another one in disguise.
+/// Checks that no process rule can pass for another one.
 fn processes(channel: &ChannelSpec) {
     let globs = channel.executables.iter().map(|glob| "exe=\n".len() + glob.len()).sum::<usize>();
     assert!(globs <= PROCESS_RULES_BYTES_MAX);

@@ -13,7 +13,7 @@ fn program(fixture: &Fixture) -> PathBuf {
     fixture.compile("dynamic", &source, false, &["-std=c11", "-Wall", "-Wextra", "-Werror", "-ldl"])
 }
 
-/// Standard output of a program that must succeed.
+/// Runs a program, which must succeed; returns its standard output.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

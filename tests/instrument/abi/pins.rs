@@ -36,7 +36,7 @@ fn output(program: &str, arguments: &[&str], file: &Path) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Names that a library defines for others, sorted.
+/// Returns the names that a library defines for others, sorted.
 fn exported(library: &Path) -> Vec<String> {
     let symbols = output("nm", &["-D", "--defined-only", "--format=posix"], library);
     let names = symbols.lines().filter_map(|line| line.split(' ').next());

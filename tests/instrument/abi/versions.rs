@@ -73,7 +73,7 @@ fn a_recorder_names_the_processes_whose_library_is_of_another_version() {
     }
 }
 
-/// `trackway list`, while a program runs with that library.
+/// Runs `trackway list` while a program runs with that library.
 fn list_names(fixture: &Fixture, program: &Path, library: &Path, age: &str, advice: &str) {
     let mut child = fixture
         .command(program)

@@ -26,7 +26,7 @@ fn program(fixture: &Fixture) -> Option<PathBuf> {
     Some(fixture.compile_file("kernel/calls.c", true, &[]))
 }
 
-/// The lines of the trace; as babeltrace2 has them, too, where there is one.
+/// Returns the lines of the trace. Where babeltrace2 is installed, its lines must be the same.
 fn lines(fixture: &Fixture) -> Vec<String> {
     let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
     assert!(printed.status.success(), "{}", text(&printed.stderr));

@@ -22,7 +22,7 @@ const TESTS: u64 = (i32::MAX as u64 - BASE) / NUMBERS - 1;
 /// Lock by which the tests run one at a time: each records all processes.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A fixture, and in it the program of `kernel/calls.c`.
+/// A fixture with the program of `kernel/calls.c`.
 pub(crate) struct KernelTest {
     pub(crate) fixture: Fixture,
     pub(crate) program: PathBuf,
@@ -70,7 +70,7 @@ impl KernelTest {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Calls with these numbers, one after the other, by a program that then ends.
+    /// Makes calls with these numbers, one after the other, by a program that then ends.
     pub(crate) fn calls(&self, numbers: Range<u64>) {
         let mut program = self.fixture.command(&self.program);
         program.args([
@@ -87,7 +87,7 @@ impl KernelTest {
         (self.first, BASE + self.first)
     }
 
-    /// A shell that runs this, with the program as `$0`, and its first number as `$1`.
+    /// Starts a shell that runs the script, with the program as `$0`, and its first number as `$1`.
     pub(crate) fn shell(&self, script: &str) -> Shell {
         let mut shell = self.fixture.command("sh");
         shell.args(["-c", script]).arg(&self.program).arg(self.first.to_string());
@@ -95,7 +95,7 @@ impl KernelTest {
         Shell(shell.spawn().expect("a shell"))
     }
 
-    /// The lines of a trace; as babeltrace2 has them, too, where there is one.
+    /// Returns the lines of a trace. Where babeltrace2 is installed, its lines must be the same.
     pub(crate) fn lines(&self, trace: &str) -> Vec<String> {
         let path = self.fixture.path(trace);
         let printed = self.fixture.print(&path);
@@ -106,14 +106,14 @@ impl KernelTest {
         printed.lines().map(str::to_owned).collect()
     }
 
-    /// The number of a call's entry, if it is one of the program's.
+    /// Returns the number of a call's entry, if it is one of the program's.
     pub(crate) fn number(&self, line: &str) -> Option<u64> {
         let rest = line.split_once("{ pid = ")?.1;
         let number = rest.split(' ').next()?.parse::<u64>().ok()?.checked_sub(BASE + self.first)?;
         (number < NUMBERS).then_some(number)
     }
 
-    /// Numbers of the calls' entries, in the order of the lines.
+    /// Returns the numbers of the calls' entries, in the order of the lines.
     pub(crate) fn numbers(&self, lines: &[String]) -> Vec<u64> {
         let is_it = |line: &&String| line.contains(" syscall_entry_getpgid: ");
         lines.iter().filter(is_it).filter_map(|line| self.number(line)).collect()
@@ -153,7 +153,7 @@ impl Drop for Shell {
     }
 }
 
-/// The streams' files in a folder, with their sizes.
+/// Returns the streams' files in a folder, with their sizes.
 pub(crate) fn sizes_of(folder: &Path) -> Vec<(String, u64)> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     let sized = entries.filter_map(|entry| {

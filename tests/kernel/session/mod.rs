@@ -7,7 +7,7 @@
 mod edges;
 mod kernel_test;
 mod status;
-mod swapped;
+mod swapped_folders;
 mod tracefs;
 
 use std::collections::{BTreeMap, HashSet};

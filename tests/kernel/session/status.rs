@@ -7,7 +7,7 @@ use trackway_tests::steps::{is_running, send, wait_for};
 
 use super::kernel_test::KernelTest;
 
-/// The line of `list` about a session.
+/// Returns the line of `list` about a session.
 fn listed(test: &KernelTest, session: &str) -> String {
     let (list, _) = test.ok("session list");
     let line = list.lines().find(|line| line.starts_with(session));
@@ -22,7 +22,7 @@ fn kill(test: &KernelTest, session: &str) {
     wait_for("the recorder to be gone", || !is_running(pid));
 }
 
-/// The number in front of a word of a text.
+/// Returns the number in front of a word of a text.
 fn number_before(text: &str, word: &str) -> u64 {
     let before = text.split_once(word).unwrap_or_else(|| panic!("no {word}: {text}")).0;
     let number = before.split_whitespace().last().expect("a number").replace(',', "");

@@ -12,7 +12,7 @@ use trackway_tests::{build_dir, has, skipped, text};
 
 use super::kernel_test::{KernelTest, sizes_of};
 
-/// A ground, if sessions can be made there without BPF.
+/// Makes a fixture, if sessions are possible there without BPF.
 pub(crate) fn tracefs_test(name: &str) -> Option<KernelTest> {
     let test = KernelTest::new(name)?;
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
@@ -49,7 +49,7 @@ impl Caller {
         self.shell.id()
     }
 
-    /// Calls with these numbers, which were made when this returns.
+    /// Makes calls with these numbers, and waits until they are made.
     pub(crate) fn calls(&mut self, numbers: Range<u64>) {
         let count = numbers.end - numbers.start;
         writeln!(self.input, "{count} {}", numbers.start).expect("it reads");
@@ -267,7 +267,7 @@ fn a_follower_of_a_session_by_tracefs_shows_its_events() {
     assert!(follow.wait().expect("it ends with the session").success());
 }
 
-/// The number before these words.
+/// Returns the number before these words.
 fn number_before(text: &str, words: &str) -> u64 {
     let number = text.split_once(words).and_then(|(before, _)| before.rsplit([' ', '\n']).next());
     let number = number.and_then(|number| number.replace(',', "").parse().ok());
@@ -348,7 +348,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     assert_eq!(told, Some(lost.to_string()), "{summary}\n{stats}");
 }
 
-/// The folder of the session's instance.
+/// Returns the folder of the session's instance.
 fn instance(test: &KernelTest) -> PathBuf {
     let recorder = test.status("k")["pid"].as_u64().expect("a process id");
     let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();

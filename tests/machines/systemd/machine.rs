@@ -41,7 +41,7 @@ int main(int count, char **arguments)
 }
 "#;
 
-/// Why there can be none here, if so.
+/// Returns the reason for which there can be no machine here, if there is one.
 fn hindrance() -> Option<String> {
     if !is_root() {
         return Some("not root: systemd needs namespaces".into());
@@ -200,12 +200,12 @@ impl Machine {
         ));
     }
 
-    /// A property of a unit.
+    /// Returns a property of a unit.
     pub(crate) fn property(&self, unit: &str, name: &str) -> String {
         self.ok(&format!("systemctl show --value --property {name} {unit}")).trim().to_owned()
     }
 
-    /// Numbers in a trace, in its order.
+    /// Returns the numbers in a trace, in its order.
     pub(crate) fn numbers(&self, trace: &str) -> Vec<u32> {
         let text = self.ok(&format!("trackway print {trace}"));
         let number = |line: &str| {
@@ -215,7 +215,7 @@ impl Machine {
         text.lines().map(|line| number(line).unwrap_or_else(|| panic!("{line}"))).collect()
     }
 
-    /// Events that a session has recorded; none where there is no such session.
+    /// Returns the number of events that a session has recorded; 0 where there is no such session.
     pub(crate) fn recorded(&self, session: &str) -> u64 {
         let output = self.run(&format!("trackway session status {session} --format json"));
         let status = serde_json::from_slice::<serde_json::Value>(&output.stdout);
@@ -233,7 +233,7 @@ impl Machine {
         self.ok("systemctl start dbus.service systemd-logind.service");
     }
 
-    /// A command line that the user alice types, from her login to her logout.
+    /// Runs a command line as the user alice, from the login to the logout.
     pub(crate) fn logs_in(&self, script: &str) -> String {
         self.ok(&format!(
             "systemd-run --quiet --wait --pipe --property PAMName=login --property User=alice \

@@ -11,7 +11,7 @@ const TRACES: &str = "/var/lib/trackway";
 /// Configuration of the session: the events that it records.
 const FILE: &str = "[[channel]]\non = [\"myapp:*\"]\n";
 
-/// The traces of session web in a folder, the oldest first.
+/// Returns the traces of session web in a folder, the oldest first.
 fn traces(machine: &Machine, folder: &str) -> Vec<String> {
     let listed = machine.ok(&format!("ls -d {folder}/trackway-web-*"));
     listed.lines().map(str::to_owned).collect()

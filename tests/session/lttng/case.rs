@@ -29,7 +29,7 @@ pub(crate) struct Field {
     values: Vec<String>,
 }
 
-/// All cases with answers, in the order of their names.
+/// Returns all cases with answers, in the order of their names.
 pub(crate) fn all(folder: &Path) -> Vec<Case> {
     let mut cases: Vec<Case> = std::fs::read_dir(folder)
         .expect("the cases")
@@ -74,7 +74,7 @@ fn field(line: &str) -> Field {
 }
 
 impl Field {
-    /// Its type's words.
+    /// Returns its type's words.
     pub(crate) fn words(&self) -> Vec<&str> {
         self.of.iter().map(String::as_str).collect()
     }
@@ -118,7 +118,7 @@ impl Field {
         }
     }
 
-    /// The declaration of its labels, if it has any.
+    /// Returns the declaration of its labels, if it has any.
     fn labels(&self, case: &str) -> String {
         let ["enum", _, labels @ ..] = &self.words()[..] else { return String::new() };
         let values: String = labels
@@ -139,7 +139,7 @@ impl Field {
         )
     }
 
-    /// The initializer of its member at a time.
+    /// Returns the initializer of its member at a time.
     fn value(&self, time: usize) -> String {
         let text = self.values.get(time).or(self.values.last()).expect("a value");
         let name = &self.name;
@@ -213,7 +213,7 @@ fn c_string(text: &str) -> String {
     quoted + "\""
 }
 
-/// The provider of these cases' events: an event for each, named like the case.
+/// Returns the provider of these cases' events: an event for each, named like the case.
 pub(crate) fn provider(cases: &[&Case]) -> String {
     let mut text = String::from(
         "#undef LTTNG_UST_TRACEPOINT_PROVIDER\n#define LTTNG_UST_TRACEPOINT_PROVIDER cases\n\
@@ -243,7 +243,7 @@ pub(crate) fn provider(cases: &[&Case]) -> String {
     text + "#endif\n#include <lttng/tracepoint-event.h>\n"
 }
 
-/// The program that emits them all, each as often as it has answers.
+/// Returns the program that emits all these events, each once for each of its answers.
 pub(crate) fn program(cases: &[&Case]) -> String {
     let mut text = String::from(
         "#define LTTNG_UST_TRACEPOINT_CREATE_PROBES\n#define LTTNG_UST_TRACEPOINT_DEFINE\n\

@@ -87,7 +87,7 @@ fn differences(supported: &[&Case], recorded: &Recorded) -> Vec<String> {
     supported.iter().filter(differs).map(|case| case.name.clone()).collect()
 }
 
-/// The program that emits all cases' events; `None` without LTTng-UST's headers.
+/// Compiles the program that emits all cases' events; returns `None` without LTTng-UST's headers.
 fn application(fixture: &Fixture, supported: &[&Case]) -> Option<PathBuf> {
     let (header, source) = (fixture.path("cases.h"), fixture.path("cases.c"));
     std::fs::write(header, case::provider(supported)).expect("a file");
@@ -140,7 +140,7 @@ fn record(daemon: &Daemon<'_>, application: &Path, supported: &[&Case]) -> Recor
     text.lines().filter_map(event).collect()
 }
 
-/// The case and the time that a line of babeltrace2's is of.
+/// Returns the case and the time of a line of babeltrace2.
 fn event(line: &str) -> Option<(String, usize)> {
     let (name, fields) = line.split_once(" cases:")?.1.split_once(':')?;
     let (_, time) = fields.rsplit_once(&format!("{TIME} = "))?;

@@ -52,7 +52,7 @@ impl Swapped {
         Some(Self { test, user_folder, victim })
     }
 
-    /// Everything that is in a folder.
+    /// Returns all paths below a folder, sorted.
     fn all_in(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
         let mut all: Vec<_> = entries

@@ -102,7 +102,7 @@ fn processes_are_chosen_by_namespace() {
     assert_there(&outside, ONE, 0..8);
 }
 
-/// The process-id namespace of the children of a process.
+/// Returns the process-id namespace of the children of a process.
 fn namespace_of(pid: u32) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/{pid}/ns/pid_for_children")).ok()?.ino())
 }

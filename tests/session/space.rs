@@ -9,14 +9,14 @@ use trackway_tests::{build_dir, is_root, skipped};
 
 use crate::session_test::{Bursts, Numbers, ONE, SessionTest, numbers_of, result_of};
 
-/// A place with a mount that is nowhere but there: in a namespace that lives as long as its first
+/// A fixture with a mount in a mount namespace of its own, which lives as long as its first
 /// process.
-struct Inside {
+struct MountedTest {
     test: SessionTest,
     holder: Running,
 }
 
-impl Inside {
+impl MountedTest {
     /// Mounts a tmpfs with these options on this folder; returns `None`, after printing the reason,
     /// where that is impossible.
     fn new(name: &str, folder: impl Fn(&SessionTest) -> PathBuf, options: &str) -> Option<Self> {
@@ -60,7 +60,7 @@ impl Inside {
         (text, talk)
     }
 
-    /// The program in this mode, run to its end there.
+    /// Runs the program in this mode to its end in the namespace.
     fn emit(&self, count: u64) {
         let steps = self.test.steps_of_one();
         let output = self.enter(&self.test.program(&steps, "steps", count)).output();
@@ -68,7 +68,7 @@ impl Inside {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// A path in the mount, from outside.
+    /// Returns a path in the mount, from outside.
     fn path(&self, name: &str) -> PathBuf {
         let path = self.test.fixture.path(name);
         format!("/proc/{}/root{}", self.holder.pid(), path.display()).into()
@@ -90,7 +90,7 @@ fn counts_of(talk: &str) -> (u64, u64) {
 #[test]
 fn a_full_disk_loses_events_and_no_more_than_that() {
     let small = |test: &SessionTest| test.fixture.path("small");
-    let Some(inside) = Inside::new("session-disk", small, "size=1m") else { return };
+    let Some(inside) = MountedTest::new("session-disk", small, "size=1m") else { return };
     std::fs::write(inside.path("small/filler"), vec![1; 600 << 10]).expect("there is room for it");
     let test = &inside.test;
     inside.ok("session create web --on life:* --buffer-size 128K -o small/trace");
@@ -123,7 +123,7 @@ fn a_full_disk_loses_events_and_no_more_than_that() {
 #[test]
 fn a_bounded_trace_does_not_fill_the_disk() {
     let small = |test: &SessionTest| test.fixture.path("small");
-    let Some(inside) = Inside::new("session-disk-ring", small, "size=1m") else { return };
+    let Some(inside) = MountedTest::new("session-disk-ring", small, "size=1m") else { return };
     let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 32K --tracefile-count 2";
     inside.ok(&format!("session create web --on life:* {ring} -o small/trace"));
     let mut bursts = Bursts::of(&inside.test, 500);
@@ -151,7 +151,7 @@ fn a_bounded_trace_does_not_fill_the_disk() {
 #[test]
 fn events_that_did_not_fit_on_the_disk_are_recovered() {
     let small = |test: &SessionTest| test.fixture.path("small");
-    let Some(inside) = Inside::new("session-disk-end", small, "size=1m") else { return };
+    let Some(inside) = MountedTest::new("session-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
@@ -177,7 +177,9 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
     const SCRIPT: &str = "kill -STOP $PPID; \"$0\" steps 10000; kill -KILL $PPID";
     let small = |test: &SessionTest| test.fixture.path("small");
     for way in ["rseq", "claim", "lockless"] {
-        let Some(inside) = Inside::new("session-disk-beside", small, "size=1m") else { return };
+        let Some(inside) = MountedTest::new("session-disk-beside", small, "size=1m") else {
+            return;
+        };
         let test = &inside.test;
         let steps = test.steps_of_one();
         let mut record = test.fixture.command(build_dir().join("trackway"));
@@ -237,7 +239,7 @@ fn unwritten_events_of_a_replaced_channel_are_recovered() {
 #[test]
 fn a_stop_that_cannot_write_fails_and_is_made_good() {
     let small = |test: &SessionTest| test.fixture.path("small");
-    let Some(inside) = Inside::new("session-disk-stop", small, "size=1m") else { return };
+    let Some(inside) = MountedTest::new("session-disk-stop", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
@@ -291,7 +293,7 @@ fn a_trace_that_was_removed_is_said_to_be_gone() {
 #[test]
 fn unwritten_events_of_record_are_reported_as_recoverable() {
     let small = |test: &SessionTest| test.fixture.path("small");
-    let Some(inside) = Inside::new("record-disk-end", small, "size=1m") else { return };
+    let Some(inside) = MountedTest::new("record-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     let steps = inside.test.steps_of_one();
@@ -309,7 +311,7 @@ fn unwritten_events_of_record_are_reported_as_recoverable() {
 #[test]
 fn a_folder_that_cannot_be_written_is_refused() {
     let frozen = |test: &SessionTest| test.fixture.path("frozen");
-    let Some(inside) = Inside::new("session-read-only", frozen, "ro") else { return };
+    let Some(inside) = MountedTest::new("session-read-only", frozen, "ro") else { return };
     let (is_success, text, talk) = result_of(&inside.run("session create web -o frozen/trace"));
     assert!(!is_success && text.is_empty(), "{talk}");
     assert!(talk.contains("frozen/trace: Read-only file system"), "{talk}");
@@ -327,7 +329,7 @@ fn a_folder_that_cannot_be_written_is_refused() {
 fn small_shared_memory_is_enough_to_start() {
     let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
     for options in ["size=4m", "size=16m,noexec"] {
-        let Some(inside) = Inside::new("session-shm", window, options) else { return };
+        let Some(inside) = MountedTest::new("session-shm", window, options) else { return };
         let (_, talk) = inside.ok("session create web --on life:* -o trace");
         inside.emit(50_000);
         let (_, ended) = inside.ok("session destroy");
@@ -342,7 +344,7 @@ fn small_shared_memory_is_enough_to_start() {
 #[test]
 fn more_memory_than_there_is_is_refused() {
     let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
-    let Some(inside) = Inside::new("session-memory", window, "size=8m") else { return };
+    let Some(inside) = MountedTest::new("session-memory", window, "size=8m") else { return };
     let (is_success, _, talk) =
         result_of(&inside.run("session create web --buffer-size 64M -o trace"));
     assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
@@ -394,7 +396,7 @@ fn leftovers_of_others_do_not_matter() {
 #[test]
 fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
     let small = |test: &SessionTest| test.fixture.path("small");
-    let Some(inside) = Inside::new("session-no-room", small, "size=256k") else { return };
+    let Some(inside) = MountedTest::new("session-no-room", small, "size=256k") else { return };
     inside.ok("session create web --flight-recorder --buffer-size 1M -o flight");
     inside.emit(10_000);
     std::fs::create_dir(inside.path("small/empty")).expect("there is room for it");
@@ -417,7 +419,7 @@ fn an_export_for_which_there_is_no_room_leaves_nothing() {
     for (inodes, is_there) in [(3, false), (3, true), (2, false)] {
         let small = |test: &SessionTest| test.fixture.path("small");
         let options = format!("nr_inodes={inodes}");
-        let Some(inside) = Inside::new("session-inodes", small, &options) else { return };
+        let Some(inside) = MountedTest::new("session-inodes", small, &options) else { return };
         inside.ok("session create web --on life:* -o trace");
         inside.emit(10);
         inside.ok("session destroy web");
