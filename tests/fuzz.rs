@@ -1,5 +1,6 @@
-//! The fuzzers' targets without a fuzzer: every kept input, and some changes of each, must be read
-//! without a panic, within the target's bounds on work and memory. `make fuzz` looks for more.
+//! The fuzzers' targets without a fuzzer: every input of the corpus, and some changes of each, must
+//! be read without a panic, within the target's bounds on work and memory. `make fuzz` searches
+//! further.
 
 use std::fs;
 use std::path::PathBuf;

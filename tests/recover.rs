@@ -25,7 +25,7 @@ use trace::{Complaints, Stream};
 use trackway_testkit::Random;
 use trackway_tests::{Fixture, Summary, skipped};
 
-/// Longer than any of these takes; the program ends by itself after it.
+/// Longer than any of these takes; the program ends by itself after that time.
 const LONG_MS: u64 = 60_000;
 /// Longest time that a test waits for the slowest condition.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -113,8 +113,8 @@ fn programs_have_figures_of_their_own_and_their_events() {
     }
 }
 
-/// RUN the suite. EXPECT all turns of the loop in a histogram, with its event in the trace; the
-/// same of cyclictest, where it is installed and permitted.
+/// RUN the suite. EXPECT all iterations of the loop in a histogram, with their events in the trace;
+/// the same of cyclictest, where it is installed and permitted.
 #[test]
 fn every_turn_of_the_loop_is_in_a_histogram() {
     let fixture = Fixture::new("bench-latency");
@@ -136,8 +136,8 @@ fn every_turn_of_the_loop_is_in_a_histogram() {
     }
 }
 
-/// RUN tracers that are on for the begin of the work alone, and for something else. EXPECT both to
-/// have failed, whatever they recorded, and one that is on all the time not to.
+/// RUN tracers that are on only at the beginning of the work, and for other events. EXPECT both to
+/// fail, whatever they recorded, and one that is on all the time to succeed.
 #[test]
 fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     // The real one, which ends before the work does.
@@ -182,7 +182,7 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     }
 }
 
-/// KILL the bench while a server is under load. EXPECT nothing of it to stay.
+/// KILL the bench while a server is under load. EXPECT no remains of it.
 #[test]
 fn a_killed_bench_leaves_no_server() {
     const PATIENCE: Duration = Duration::from_secs(60);

@@ -20,9 +20,9 @@ fn is_measured(row: &Value) -> bool {
     is_measured
 }
 
-/// RUN the suite of the buffers by themselves. EXPECT every event of every way to be found in its
-/// buffer or counted, more instructions where a sub-buffer is opened, and an atomic one for a
-/// claim.
+/// RUN the suite of the buffers by themselves. EXPECT every event of every writer path to be found
+/// in its buffer or counted, more instructions where a sub-buffer is opened, and an atomic one for
+/// a claim.
 #[test]
 fn every_way_is_measured_on_either_path() {
     let Some(rows) = rows("paths", "trackway-claim,trackway-lockless") else { return };
@@ -64,7 +64,7 @@ fn every_iteration_of_every_case_is_in_a_histogram() {
         let row = row(&rows, "trackway", case);
         assert!(is_measured(row), "{row}");
         assert_eq!(count(row), all, "{case}");
-        // What reading the counter takes was taken out; and both ends are kept as they were.
+        // The cost of reading the counter is subtracted; both raw values are stored.
         assert!(row["measuring"].as_f64().is_some_and(|ns| ns > 0.0), "{row}");
         let histogram = row["histogram"].as_array().expect("a histogram");
         assert_eq!(row["tail"]["min"], histogram[0][0], "{case}");

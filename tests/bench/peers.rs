@@ -12,7 +12,8 @@ use trackway_tests::bench::{
 use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{Fixture, build_dir, has, is_root, skipped};
 
-/// Runs a suite once with these tracers, and these programs before all others: its status and rows.
+/// Runs a suite once with these tracers, and these programs first on PATH; returns its status and
+/// rows.
 fn bench(
     fixture: &Fixture,
     suite: &str,
@@ -26,7 +27,7 @@ fn bench(
     (code, rows_of(&report, suite))
 }
 
-/// RUN the suite `size`. EXPECT an event of ours to take as many bytes as it has, and text more.
+/// RUN the suite `size`. EXPECT the documented size of our event, and a larger one of text.
 #[test]
 fn bytes_of_events_are_those_of_files() {
     let fixture = Fixture::new("bench-size");
@@ -55,8 +56,8 @@ fn bytes_of_events_are_those_of_files() {
     assert!(once > 0.0, "{once}");
 }
 
-/// RUN tracers that run the program and record nothing, and one that does. EXPECT figures of that
-/// one alone.
+/// RUN tracers that run the program and record nothing, and one that records. EXPECT figures only
+/// of the last.
 #[test]
 fn a_tracer_that_was_silently_off_has_no_figure() {
     let fixture = Fixture::new("bench-off");
@@ -82,7 +83,8 @@ fn a_tracer_that_was_silently_off_has_no_figure() {
     of(&rows, "trackway").into_iter().for_each(is_accounted_for);
 }
 
-/// RUN an LTTng that never enables the event, and ours. EXPECT no figure of a traced routine of it.
+/// RUN an LTTng that never enables the event, and Trackway. EXPECT no figure of a traced routine
+/// from LTTng.
 #[test]
 fn an_lttng_that_enables_nothing_has_no_figure() {
     let fixture = Fixture::new("bench-lttng-off");
@@ -127,7 +129,8 @@ fn tracers_by_the_kernel_have_all_events() {
     }
 }
 
-/// KILL the bench while it has a uprobe event. EXPECT neither that, nor its instance, to stay.
+/// KILL the bench while it has a uprobe event. EXPECT that neither the event nor its instance
+/// remains.
 #[test]
 fn a_killed_bench_leaves_no_uprobe_event() {
     const SCRIPT: &str = "
@@ -156,8 +159,8 @@ fn a_killed_bench_leaves_no_uprobe_event() {
     }
 }
 
-/// KILL the bench while LTTng traces for it. EXPECT no daemon of it, no folder and no shared memory
-/// to stay, and nothing where root's daemons have their sockets.
+/// KILL the bench while LTTng traces for it. EXPECT that none of its daemons, folders and shared
+/// memory remains, and nothing in the socket folder of root's daemons.
 #[test]
 fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -171,7 +174,8 @@ fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     let shared = || {
         let entries = fs::read_dir("/dev/shm").expect("shared memory").flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        // Windows of the lab, and LTTng's buffers: other tests have windows of their own meanwhile.
+        // Windows of the bench, and LTTng's buffers: other tests have windows of their own
+        // meanwhile.
         names.filter(|name| name.starts_with("trackway-lab-") || name.starts_with("ust-")).count()
     };
     let sockets = Path::new("/var/run/lttng");
@@ -185,7 +189,7 @@ fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut bench = command.spawn().expect("trackway runs");
     let begin = Instant::now();
-    // Until something is traced: there is a consumer for it then.
+    // Waits until LTTng traces: it has a consumer then.
     let traces = || processes(&folder, DAEMONS) >= DAEMONS.len();
     while !traces() && begin.elapsed() < PATIENCE && bench.try_wait().expect("it").is_none() {
         std::thread::sleep(Duration::from_millis(5));

@@ -12,8 +12,8 @@ use trackway_tests::{Fixture, has, skipped};
 /// Time in which killed processes, and those that they had started, must be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// RUN the suite, once. EXPECT every event in every session to be somewhere, in each of them; as
-/// many events of short-lived processes as there were, each process counted, and nothing left.
+/// RUN the suite, once. EXPECT every event to be accounted for in each session; the right number of
+/// events of short-lived processes, each process counted, and no remains.
 #[test]
 fn every_event_of_every_session_is_accounted_for() {
     let Some(report) = report(&Fixture::new("bench-sessions"), "sessions", "trackway-socket")

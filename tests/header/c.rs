@@ -312,7 +312,8 @@ fn other_machines_compile_the_header() {
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    // The C library's headers for those machines are not here; the header needs only this of them.
+    // The C library's headers for those machines are not installed; the header needs only this part
+    // of them.
     let folder = fixture.path("freestanding");
     fs::create_dir(&folder).expect("a folder");
     fs::write(folder.join("errno.h"), "extern int errno;\n").expect("a file");

@@ -297,8 +297,8 @@ fn the_commands_of_the_rust_guide_work() {
     assert_eq!(printed("message = \"using defaults\""), 1, "{outputs:?}");
 }
 
-/// Both ways of linking a program with the library, in a program that is linked by the guide's own
-/// words: recorded without anything that is preloaded.
+/// Both ways of linking a program with the library, by the guide's own commands: the program is
+/// recorded without a preloaded library.
 #[test]
 fn the_rust_guide_links_programs_with_the_library() {
     if !has("cargo") {
@@ -455,7 +455,7 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
     for header in &headers {
         let text = fs::read_to_string(header).expect("a header");
         let public = text.split("\n * The rest is not for use").next().expect("a first part");
-        // Every comment that begins a line, whole; but for the licence, and the line above `rest`.
+        // Every complete comment that begins a line, except the licence, and the line above `rest`.
         for comment in public.split("\n/*").skip(1).filter_map(|rest| rest.split("*/").next()) {
             let comment = words(comment).join(" ");
             assert!(comment.starts_with("---") || said.contains(&comment), "{comment}\n\n{said}");

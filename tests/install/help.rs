@@ -160,7 +160,7 @@ fn trackway_alone_names_the_first_commands() {
         assert!(messages.contains("trackway --help"), "{messages}");
         let commands = suggested(&messages);
         assert_eq!(commands.len(), 3, "{messages}");
-        // They work, one after the other, with a program and a folder in the places of theirs.
+        // They work, one after the other, with a program and a folder in place of the examples.
         std::os::unix::fs::symlink("/bin/true", fixture.path("app")).unwrap_or_default();
         for command in commands {
             let command = command.replace("trackway print DIR", "trackway print trackway-*");

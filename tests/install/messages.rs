@@ -195,9 +195,9 @@ fn displays(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String
     found
 }
 
-/// RUN the whole of both commands as machine code through a disassembler. EXPECT that only the
-/// crate `console`, which takes its number away, displays an error of the system: the code is found
-/// that does, and nothing else.
+/// RUN the machine code of both commands through a disassembler. EXPECT that only the crate
+/// `console`, which removes the number, displays a system error: the search finds its code, and no
+/// other.
 #[test]
 fn nothing_but_the_console_displays_an_error_of_the_system() {
     if !cfg!(target_arch = "x86_64") {

@@ -48,8 +48,8 @@ fn on_terminal(command: &mut Command) -> OnTerminal {
     run_on_terminal(command, Outputs::StdoutAndStderr)
 }
 
-/// Checks that a terminal gets nothing that controls it but colours, and no line ends but of lines
-/// that begin as `is_line` has them.
+/// Checks that a terminal gets no control sequences but colours, and no line ends but those of
+/// lines whose beginnings satisfy `is_line`.
 fn assert_harmless(shown: &OnTerminal, what: &str) {
     let text = std::str::from_utf8(&shown.bytes);
     let text = text.unwrap_or_else(|error| panic!("{what}: {error}: {shown:?}"));
@@ -64,7 +64,7 @@ fn assert_harmless(shown: &OnTerminal, what: &str) {
 
 /// Returns a text without the sequences that Trackway writes to control a terminal.
 fn without_colours(text: &str) -> String {
-    // The line that shows how far long work is begins so.
+    // A progress line begins with this sequence.
     let mut plain = text.replace("\r\x1b[K", "");
     for colour in ["0", "1", "31", "32", "33", "36", "1;4", "4"] {
         plain = plain.replace(&format!("\x1b[{colour}m"), "");

@@ -1,4 +1,4 @@
-//! A program that is linked with a bare `-ltrackway` needs the library, whatever the linker's
+//! A program that is linked with a plain `-ltrackway` needs the library, whatever the linker's
 //! defaults are, and so takes part in sessions.
 //!
 //! The header's references are weak: under `--as-needed` a linker drops a library that has no

@@ -1,5 +1,5 @@
-//! The preload helpers: every function that they wrap leaves the events that it must, and every
-//! program runs as it would without them.
+//! The preload helpers: every wrapped function leaves its events, and every program runs as it
+//! would without them.
 //!
 //! The programs in `tests/preload/` print the events that their calls must leave in the trace.
 //!
@@ -189,7 +189,7 @@ fn every_allocation_function_leaves_its_events() {
     assert_same(&expected, &found[..expected.len().min(found.len())]);
 }
 
-/// The pool that serves while the C library's allocator is not known yet.
+/// The pool that serves until the C library's allocator is looked up.
 #[test]
 fn threads_share_the_libc_helpers_pool() {
     let fixture = Fixture::new("preload-pool");
@@ -372,7 +372,7 @@ fn babeltrace_takes_in_what_the_dl_helper_says() {
     let options = ["--context", "vpid", "--preload", "dl"];
     let recording = fixture.record(&options, &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    // Without an `ip` context there is nothing for it to look up; it must take in all the rest.
+    // Without an `ip` context the analysis has nothing to look up; it must read the rest.
     let mut babeltrace = fixture.command("babeltrace2");
     let output = babeltrace.arg("--debug-info").arg(&recording.trace).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -596,7 +596,7 @@ fn helpers_work_in_sanitized_programs() {
         let program = fixture.compile_file("preload/mixed.c", false, &[&flag, "-g"]);
         let alone = fixture.command(&program).output().unwrap();
         assert!(alone.status.success(), "{flag}: {}", text(&alone.stderr));
-        // Sanitizers have allocators of their own, in front of ours.
+        // Sanitizers have allocators of their own, before the helper's.
         let allocations = kind == "undefined";
         let recording = record_mixed(&fixture, &[program.to_str().unwrap()], None);
         check_mixed(&fixture, &recording, allocations, &flag);
@@ -613,7 +613,7 @@ fn helpers_work_under_valgrind() {
     let program = fixture.compile_file("preload/mixed.c", false, &[]);
     let program = program.to_str().unwrap();
     let command = ["valgrind", "-q", "--error-exitcode=77", program];
-    // It replaces the allocator in the program's memory: ours is not called.
+    // It replaces the allocator in the program's memory: the helper's is not called.
     check_mixed(&fixture, &record_mixed(&fixture, &command, None), false, "valgrind");
 }
 

@@ -347,7 +347,7 @@ fn a_program_that_speaks_through_tracing_is_traced_by_one_line() {
         let events = without_lines(&with_small_ids(&record(&fixture, &[&program])));
         assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
     }
-    // Only some: the others' callsites are off, and so are the spans around.
+    // Only some events: the callsites of the others are off, and so are the enclosing spans.
     let Some(program) = example("tracing", DEBUG) else { return };
     let events = record_with(&fixture, &["--on", "tracing:varies"], &[&program]);
     assert_eq!(events, SPANS_VARIES.lines().collect::<Vec<_>>());
@@ -373,8 +373,8 @@ fn a_subscriber_of_its_own_records_the_same() {
     }
 }
 
-/// Every span begins once and ends once, under an id that no other one has at the time, and lies in
-/// its thread's.
+/// Every span begins once and ends once, under an id that is unique at the time, and lies within
+/// its thread's span.
 #[test]
 fn spans_that_end_in_other_threads_add_up() {
     let fixture = Fixture::new("rust-threads");
@@ -436,7 +436,7 @@ fn rare_uses_of_spans_are_recorded() {
     let spans = ["load", "held", "late"]
         .map(|name| ["_begin", "_end"].map(|suffix| count(&format!("{name}{suffix}"))));
     assert_eq!(spans, [[10; 2]; 3], "{events:#?}");
-    // Events in spans that begin and end in a destructor know them.
+    // Events in spans that begin and end in a destructor have these spans.
     let told = events.iter().filter(|event| event.starts_with("corners:told: "));
     assert_eq!(told.filter(|event| !event.contains("span_id = 0,")).count(), 10, "{events:#?}");
     let long =

@@ -151,8 +151,8 @@ fn in_traces(event: &str) -> String {
     }
 }
 
-/// RUN a program that does the same each time, counted by perf. EXPECT the same of each event, and
-/// as many as the program makes.
+/// RUN a program that does the same each time, counted by perf. EXPECT the same counts of each
+/// event, and the known numbers of the program.
 #[test]
 fn perf_counts_as_many_of_each_event() {
     let fixture = Fixture::new("kernel-perf");
@@ -300,7 +300,7 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its command gets the signal from it, and ends; nothing if it has.
+        // The recorder passes the signal on to its command, which ends; it may have ended already.
         send(self.0.id().cast_signed(), libc::SIGTERM);
         let _ = self.0.wait();
     }
@@ -360,7 +360,7 @@ fn strace_counts_as_many_calls_of_a_web_server() {
             scope.spawn(|| (0..REQUESTS).for_each(|_| assert!(get(port).ends_with("found"))));
         }
     });
-    // Its threads are gone: none is ended within a call, which strace would not count.
+    // Its threads are gone: none ends within a call, which strace would not count.
     wait_for("the last answer's thread", || {
         fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() == 1)
     });

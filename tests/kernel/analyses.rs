@@ -168,7 +168,7 @@ impl Recorded {
         let ours = format!("{{ tid = {} }}", self.pid);
         assert_eq!(count("write"), self.count("syscall_entry_write", &ours));
         let sleeps = self.count("syscall_exit_clock_nanosleep", &ours);
-        // They know no thread of a CPU of which they have seen no switch.
+        // The tools know the thread of a CPU only from its first switch on.
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
         let found = count("clock_nanosleep");
         assert!((sleeps.saturating_sub(cpus)..=sleeps).contains(&found), "{found} of {sleeps}");
@@ -191,7 +191,7 @@ impl Recorded {
     fn check_switches(&self) {
         let row = self.row_of("schedstats", "per_tid_stats", "", self.pid);
         let count = row[1]["value"].as_u64().expect("a number");
-        // It has been woken up at least as often as it slept; each time a CPU went on with it.
+        // The thread was woken up at least as often as it slept; each time a CPU switched to it.
         let switches = self.count("sched_switch", &format!("next_tid = {}, ", self.pid));
         assert!((31..=switches).contains(&count), "{count} of {switches}");
     }
@@ -208,7 +208,7 @@ impl Recorded {
         assert!((ours.saturating_sub(cpus)..=ours).contains(&theirs), "{theirs} of {ours}");
     }
 
-    /// Requests to disks, of which those that were both issued and completed are known.
+    /// Checks requests to disks. The tools list those that were both issued and completed.
     fn check_requests(&self) {
         let issued = self.count("block_rq_issue", "");
         if issued == 0 {

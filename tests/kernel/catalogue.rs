@@ -132,7 +132,7 @@ fn system_calls_are_listed_with_what_their_arguments_mean() {
     assert!(flags.iter().any(|flag| flag["name"] == "O_CLOEXEC" && flag["value"] == 0o2000000));
     assert_eq!(events[2]["fields"][0]["meaning"], "file descriptor or error");
     assert_eq!(events[3]["fields"][1]["points_to"], "byte[ret]");
-    // By the numbers of 32 bits, where the kernel takes them.
+    // 32-bit system calls, where the kernel has them.
     let events = json(&fixture, &["syscalls:openat,syscalls:sendmsg"]);
     let compat: Vec<_> = events.iter().filter(|event| is_compat(event)).collect();
     let names: Vec<&str> = compat.iter().map(|event| name(event)).collect();

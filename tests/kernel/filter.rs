@@ -333,7 +333,7 @@ fn samples_rates_and_counts_are_of_all_cpus_together() {
     // (Of an interval of a day, or of two.)
     let passed = count("rate(7/100000s)");
     assert!(passed == 7 || passed == 14, "{passed}");
-    // Four threads, on whatever CPUs, have one counter.
+    // Four threads, on any CPUs, share one counter.
     assert_eq!(count("count() % 100 == 7"), 200);
     assert_eq!(count("pid > 5 && count() < 1234"), 1234);
 }
@@ -344,12 +344,12 @@ fn samples_rates_and_counts_are_of_all_cpus_together() {
 fn filters_go_with_the_command_alone_and_with_everything() {
     let fixture = Fixture::new("kernel-filter-system");
     let Some(program) = program(&fixture) else { return };
-    // Others may run this test, or another one, at the same time.
+    // This test or another one may run at the same time elsewhere.
     let name = format!("ours-{}", std::process::id());
     let (ours, noise) = (fixture.path(&name), fixture.path("noise"));
     copy_program(&program, &ours);
     copy_program(&program, &noise);
-    // The command runs until the others have called as often as it has, twice.
+    // The command runs until the other programs have made as many calls, twice.
     let run = |trace: &str, options: &[&str]| {
         let (begun, enough) = (format!("{trace}-begun"), format!("{trace}-enough"));
         let script = format!(
@@ -386,8 +386,8 @@ fn filters_go_with_the_command_alone_and_with_everything() {
     assert!(both.len() == 1 && both[0].contains("1000000007"), "{both:?}");
 }
 
-/// RUN far more calls than there is room for, none of which a filter lets pass. EXPECT nothing to
-/// be recorded, and nothing to be lost.
+/// RUN far more calls than there is room for, all of which a filter drops. EXPECT no recorded
+/// event, and none lost.
 #[test]
 fn filtered_events_are_not_counted_as_lost() {
     let fixture = Fixture::new("kernel-filter-lost");
@@ -660,7 +660,7 @@ fn invalid_filters_are_refused_before_the_command_runs() {
         ("size > 5", "^^^^\nunknown field 'size'"),
         ("size > 5", "hint: if it is not about the kernel's events, say which: PATTERN: EXPR"),
         ("sched_switch: next_prio <", "^\n"),
-        // A filter for nothing would let everything pass.
+        // A filter without an event would let all events pass.
         ("sched:sched_migrate_task: prio > 3", "not recorded\nhint: --kernel 'sched:sched_mig"),
         (
             "syscalls:opennat: ret < 0",
@@ -682,7 +682,7 @@ fn invalid_filters_are_refused_before_the_command_runs() {
         let talk = refused("syscalls:openat,sched_wakeup", filter);
         assert!(talk.contains(why), "{filter}: {talk}");
     }
-    // Of a program's events nothing is known here; they are left alone.
+    // The recorder has no user events to check the filter against; it accepts the filter.
     let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
     let talk = text(&record(&fixture, "trace", &options, &["true"]).stderr);
     // A filter on all events may use contexts that only kernel events have.

@@ -259,7 +259,7 @@ fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
         record.args(["--", "touch", "ran"]).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut recorder = record.spawn().expect("trackway runs");
         let pid = recorder.id();
-        // It goes on between looks alone, however long one takes.
+        // The recorder goes on only between checks, however long one takes.
         wait_for("some tracepoints", || {
             send(pid.cast_signed(), libc::SIGSTOP);
             let is_there = tracepoints(pid) > SOME || !matches!(recorder.try_wait(), Ok(None));
@@ -291,10 +291,10 @@ fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
 }
 
 /// KILL a recorder of many tracepoints, and RECORD at once. EXPECT the next recording to be
-/// whole, though the kernel is still at it, and the first one's trace to be completed.
+/// complete, though the kernel is still releasing the first, and the first trace to be completed.
 #[test]
 fn a_recorder_misses_nothing_while_the_kernel_releases_another() {
-    /// Some are read from their arguments, and have no tracepoint to let go of.
+    /// Some are read from their arguments, without a tracepoint to release.
     const MANY: &str = "b*,k*";
     let fixture = Fixture::new("kernel-leaving");
     if !has_kernel_events(&fixture) {
@@ -336,7 +336,8 @@ fn tracepoints(pid: u32) -> usize {
     links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
 }
 
-/// KILL the bench while ftrace has an instance of it. EXPECT neither that nor its folders to stay.
+/// KILL the bench while ftrace has an instance of it. EXPECT that neither the instance nor the
+/// bench's folders remain.
 #[test]
 fn a_killed_bench_leaves_no_instance_and_no_folder() {
     const SCRIPT: &str = "

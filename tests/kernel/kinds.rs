@@ -1,11 +1,11 @@
 //! Kinds of fields: each kind in the running kernel's events is recorded and printed.
 //!
-//! Most events cannot be had at will: there is no such disk, network or fault. But the program that
-//! records one only reads the record that its tracepoint gives it. So here it gets one made up,
-//! with other bytes in each field, and run by BPF_PROG_TEST_RUN as a program of a raw tracepoint,
-//! which gets a context of up to 96 bytes. What is longer is made up field by field, until each
-//! kind has been there. What was recorded is written as a trace, and `trackway print` (babeltrace2,
-//! too, where there is one) must show it as the made-up bytes say, by the rules of C.
+//! Most events cannot be caused at will: there is no such disk, network or fault. But the program
+//! that records an event only reads the record of its tracepoint. So the test makes a record with
+//! other bytes in each field, and runs the program by BPF_PROG_TEST_RUN as a program of a raw
+//! tracepoint, which gets a context of up to 96 bytes. Longer records are made field by field,
+//! until each kind has been covered. The recorded events become a trace, which `trackway print`
+//! (and babeltrace2, where it is installed) must print according to the bytes, by the rules of C.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -291,7 +291,7 @@ fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
     if shown.is_empty() { "{ }".to_owned() } else { format!("{{ {} }}", shown.join(", ")) }
 }
 
-/// Names that fields have in a trace: one that another has gets a number.
+/// Names of fields in a trace: a repeated name gets a number.
 #[derive(Default)]
 struct Names(BTreeSet<String>);
 

@@ -112,7 +112,7 @@ fn both_ways_record_the_same_events_and_fields() {
     let program = program.to_str().expect("a path");
     let events = "syscalls:getpgid,syscalls:openat,syscalls:lseek,syscalls:close,syscalls:dup2,\
                   syscalls:mkdirat,sched_process_exit,sched_process_fork";
-    // Not every kernel shows both of these to programs.
+    // Not every kernel provides both of these to programs.
     let options = [&["--kernel", "sched_switch", "--kernel-via", "bpf"], &CONTEXTS[..]].concat();
     let tried = record_into(&fixture, "tried", &options, &["true"]);
     let contexts = if tried.status.success() { &CONTEXTS[..] } else { &[] };
@@ -124,8 +124,8 @@ fn both_ways_record_the_same_events_and_fields() {
         let output = record_into(&fixture, via, &options, &[program, &COUNT.to_string()]);
         let talk = text(&output.stderr);
         assert!(output.status.success(), "{talk}");
-        // (babeltrace2 2.0.4 shows the text before in place of an empty one, which BPF records
-        // where a page of the program's is not there.)
+        // (babeltrace2 2.0.4 prints the previous string in place of an empty one, which BPF records
+        // where a page of the program is not in memory.)
         let all: Vec<String> = match via {
             "tracefs" => lines(&fixture, via),
             _ => text(&printed(&fixture, via)).lines().map(str::to_owned).collect(),
@@ -172,7 +172,7 @@ fn both_ways_declare_the_same_events() {
         return;
     }
     let declared = |via: &str| {
-        // By tracefs there are no calls by the numbers of 32 bits.
+        // tracefs has no 32-bit system calls.
         let events = "syscalls,!compat_*,irq,signal,task";
         let options = ["--kernel", events, "--kernel-via", via];
         let output = record_into(&fixture, via, &options, &["true"]);
@@ -471,7 +471,7 @@ fn filters_by_tracefs_take_what_print_takes() {
         assert_eq!(told("some", &[]), expected, "{filters:?}: {talk}");
         assert_eq!(counts(&talk)[1..], [0, 0], "{talk}");
     }
-    // Programs call the system with interrupts let through.
+    // Programs make system calls with interrupts enabled.
     let none = "*getpgid: $ctx.cpu_id > 8191 || !$ctx.interruptible";
     run("none", &["--filter", none, "--filter", "*lseek: false"]);
     assert_eq!(told("none", &[]), [] as [String; 0]);
@@ -530,7 +530,8 @@ fn filters_in_c_are_asked_by_tracefs_too() {
     assert!(talk.contains("hint: "), "{talk}");
 }
 
-/// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.
+/// RUN a flight recorder that is too small. EXPECT the newest events, and the number of overwritten
+/// ones.
 #[test]
 fn a_flight_recorder_keeps_the_newest_by_tracefs_too() {
     let fixture = Fixture::new("tracefs-flight");

@@ -1,4 +1,5 @@
-//! The 2012 paper's buffer, stepped through in the same way: its hole, found and counted.
+//! The lockless buffer of the 2012 paper, stepped through in the same way: its hole is found and
+//! counted.
 //!
 //! Such a buffer has no sequence to abort and no claim to free. A producer that is killed between
 //! reserve and commit leaves a hole. One that is killed after it committed a sub-buffer's last
@@ -6,8 +7,8 @@
 //! which is read at the end. [`Buffer::holes`] finds both, and the test counts points of both
 //! kinds. All records outside a hole must be complete, in order and read.
 //!
-//! The buffer by itself: other producers run in the harness, on copies of the memory; the code is
-//! the library's. Then the library, in a session, with a real recorder.
+//! First the buffer by itself: other producers run in the harness, on copies of the memory, with
+//! the library's code. Then the library, in a session, with a real recorder.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -29,7 +30,8 @@ const BYTES: usize = PAGE * (2 + SUB_BUFFERS);
 const SUB_BUFFERS_AT: usize = 512;
 const PLACES_AT: usize = 1024;
 const CLOCK_AT: usize = 2048;
-/// Words of a record that others emit, and how many: more than the buffer has room for.
+/// Words of a record that other producers emit; and the number of records, for more than the buffer
+/// has room.
 const WORDS: u32 = 5;
 const LATER_EVENTS: u64 = 300;
 /// The event that is stepped through.
@@ -39,7 +41,7 @@ const EVENT_WORDS: u32 = 11;
 const LATER: u64 = 1000;
 /// Events of others that come in between.
 const FEW: u64 = 3;
-/// More steps than an event takes, in a library that is not optimised.
+/// More steps than an event takes in an unoptimised library.
 const STEPS_MAX: usize = 200_000;
 
 /// Memory that a buffer lies in, shared with children.
@@ -197,7 +199,7 @@ enum Left {
     Nothing,
     /// A slot that is not committed.
     Hole,
-    /// A sub-buffer that is whole and undelivered; perhaps a hole in the next one.
+    /// A complete, undelivered sub-buffer; perhaps with a hole in the next one.
     Undelivered,
 }
 
@@ -336,7 +338,8 @@ fn step_through(mode: Mode, fit: Fit) -> [usize; 3] {
     panic!("not at its end after {STEPS_MAX} instructions");
 }
 
-/// Others come in, and the writer goes on, if it is not at its end: everything is read.
+/// Lets other producers emit in between, then the writer go on, if it is not at its end: everything
+/// must be read.
 fn come_in_between(
     memory: &Memory,
     mode: Mode,

@@ -1,5 +1,5 @@
-//! Faults that the harness must see, or it sees nothing: a commit word that is stored early, a
-//! sequence that is not aborted, a region that is taken from a living owner.
+//! Seeded faults that the harness must detect: a commit word that is stored early, a sequence that
+//! is not aborted, a region that is taken from a living owner.
 
 use std::sync::atomic::Ordering;
 
@@ -50,7 +50,7 @@ fn a_commit_word_that_is_stored_before_the_rest_is_seen() {
     };
     let live: Vec<_> = points.iter().filter(|point| point.1).collect();
     assert!(live.iter().all(|point| point.2 == Fate::Absent));
-    // Before its last instruction everything is there but the word: then it is not early.
+    // Before its last instruction everything but the word is in place: a store there is not early.
     let (last, others) = live.split_last().expect("points in a sequence");
     assert!(matches!(early(&last.0), Ok(Fate::Recorded)));
     for (number, point) in others.iter().enumerate() {

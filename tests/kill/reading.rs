@@ -7,7 +7,7 @@ use trackway_ring::{Drained, Region, Snapshot};
 use trackway_testkit::Records;
 use trackway_window::{MappedMemory, SessionLayout, Way, Window};
 
-/// Bytes of a text's length, which stands before it.
+/// Bytes of a text's length, which precedes the text.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// The events of writer.c.

@@ -226,7 +226,7 @@ impl Stage {
         }
     }
 
-    /// Starts a writer; it stands at its first breakpoint.
+    /// Starts a writer, which stops at its first breakpoint.
     pub(crate) fn writer(&self) -> Tracee {
         let mut command = self.fixture.command(&self.program);
         command.env("TRACKWAY_WINDOW_DIR", self.fixture.window_dir().join("live"));
@@ -265,7 +265,7 @@ impl Stage {
         self.found(Kind::Inner, INNER, writer)
     }
 
-    /// Gives a writer that stands at its breakpoint an order; nothing is executed yet.
+    /// Gives an order to a writer at its breakpoint; the writer executes nothing yet.
     pub(crate) fn order(&self, writer: &Tracee, kind: Kind, text: &std::ops::Range<usize>) {
         let mut registers = writer.registers();
         registers.rax = kind as u64;

@@ -187,7 +187,7 @@ impl<'stage> Players<'stage> {
             By::Lockless => header + body,
             _ => (EXTENDED_BYTES + TAILROOM_BYTES) as u64 + body,
         };
-        // Position in the sub-buffer from which on there is no room.
+        // Position in the sub-buffer from which the event no longer fits.
         let end = geometry.sub_bytes() - needed + 1;
         let around = geometry.ring_bytes() + geometry.sub_bytes();
         let within = match scenario.fit {
@@ -204,8 +204,8 @@ impl<'stage> Players<'stage> {
                 end
             }
             Fit::Full => {
-                // By claim, other regions are tried: all are full when an event is discarded, for
-                // one of its size.
+                // A claiming writer tries other regions: when it discards an event, all are full
+                // for that size.
                 while stage.discarded() == 0 {
                     match scenario.text {
                         Some(text) => self.emit_earlier(text),

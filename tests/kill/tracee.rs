@@ -1,4 +1,4 @@
-//! A process that is stepped through: ptrace(2), and a process's own state taken and put back.
+//! A process that is stepped through by ptrace(2), and whose state is saved and restored.
 //!
 //! A step is a trap, and a trap makes the kernel abort a restartable sequence. So the tracer clears
 //! the thread's `rseq_cs` word whenever it is set ([`Tracee::sequence`] keeps its value): the
@@ -95,7 +95,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Asks the kernel to let the parent trace the calling process, and to end it if it runs for ever.
+/// Lets the parent trace the calling process, and limits its CPU time.
 fn trace_me() -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: CPU_SECONDS_MAX, rlim_max: CPU_SECONDS_MAX };
     // SAFETY: the limit is ours; a plain system call.
@@ -114,7 +114,7 @@ pub(crate) fn forbidden() -> Option<String> {
 }
 
 impl Tracee {
-    /// Starts `command` on CPU `cpu`; it stands before its first instruction.
+    /// Starts `command` on CPU `cpu`, stopped before its first instruction.
     ///
     /// # Errors
     /// If processes may not be traced here.
@@ -131,7 +131,7 @@ impl Tracee {
         Self::begin(pid, Some(child))
     }
 
-    /// Forks a child that runs `body` on CPU `cpu` and ends; it stands before `body`.
+    /// Forks a child that runs `body` on CPU `cpu` and ends; it stops before `body`.
     ///
     /// # Safety
     /// The process may have other threads: `body` allocates nothing and takes no lock.

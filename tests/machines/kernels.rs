@@ -14,7 +14,7 @@ use trackway_tests::{Fixture, Summary, build_dir, has, skipped, source_dir};
 const TIMES: u64 = 20;
 /// The first number of its calls: no process has it.
 const FIRST: u64 = 100_000_000;
-/// Pairs of events of which the second follows the first on the same processor.
+/// Pairs of events whose second follows the first on the same processor.
 const PAIRS: [[&str; 2]; 2] = [
     ["irq_softirq_entry", "irq_softirq_exit"],
     ["x86_irq_vectors_local_timer_entry", "x86_irq_vectors_local_timer_exit"],

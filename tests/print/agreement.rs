@@ -1,5 +1,5 @@
-//! `trackway print` against oracles: traces that other programs write, read by babeltrace2 and by
-//! us, must print the same to the byte.
+//! `trackway print` against oracles: it must print the traces of other programs as babeltrace2
+//! does, to the byte.
 //!
 //! The writers: babeltrace2's own CTF sink (`bt2.rs`), barectf's C tracers (`barectf.rs`),
 //! lttng-tools (`lttng.rs`), and real traces next to the checkout (`real.rs`).

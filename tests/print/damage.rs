@@ -272,7 +272,7 @@ fn a_packet_damaged_in_the_middle_costs_no_other() {
     assert_eq!(ticks(&output.stdout), [1, 2, 3, 6, 7]);
 }
 
-/// Every command that reads events prints, counts or copies all of them, and reports the place.
+/// Every command that reads events prints, counts or copies all of them, and reports the position.
 #[test]
 fn time_that_goes_backward_is_reported_by_every_reader() {
     let fixture = Fixture::new("backward");
@@ -539,7 +539,7 @@ fn indexes_that_lie_change_nothing() {
         vec![0xff; 4096],
         index(&truth)[..20].to_vec(),
         index(&[[u64::MAX; 4], [0; 4], [1 << 60; 4]]),
-        // Not all of them, not in order, at other places, of other sizes and times.
+        // Some entries missing, out of order, with other positions, sizes and times.
         index(&[last]),
         index(&[first, last]),
         index(&[last, third, second, first]),

@@ -66,8 +66,8 @@ fn messages_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// RUN a trace printed with each filter, as text and counted. EXPECT as many events as it is true
-/// of, by either way.
+/// RUN print of a trace with each filter, as text and counted. EXPECT the number of events for
+/// which it is true, both times.
 #[test]
 fn filters_take_the_events_that_they_are_true_of() {
     let fixture = Fixture::new("print-filter");
@@ -266,7 +266,7 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     // A trace has it, and a program has not.
     assert!(!text.contains("_parts_length") && text.contains("trackway_sequence parts;"), "{text}");
     fs::write(fixture.path("shop.h"), header.stdout).expect("a file");
-    // What programs have registered has the contexts that all of them have.
+    // An event of registered programs has the contexts that all of them have.
     let live = fixture.trackway(&["filter", "header", "shop:close"]).output().expect("it runs");
     let live = String::from_utf8_lossy(&live.stdout).into_owned();
     assert!(live.contains("struct shop_close {\n    trackway_unsigned number;\n"), "{live}");
@@ -311,7 +311,7 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
             messages_of(&made)
         );
     }
-    // Needs that no event has, a file that is none, an event that is not known.
+    // Fields that no event has, an invalid file, an unknown event.
     let object = fixture.path("filter.o");
     let elsewhere = format!("shop:close: {}", object.display());
     let output = print(&fixture, &trace, &["--filter-object", &elsewhere, "--count"]);

@@ -53,7 +53,7 @@ fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
         .stderr(Stdio::null())
         .spawn();
     let mut recorder = recorder.expect("trackway runs");
-    // Its folder comes first, its metadata a moment later.
+    // The folder appears first, its metadata a moment later.
     wait_for("the trace's folder", || trace.is_dir());
     let shown = fixture.path("shown");
     let follower = fixture
@@ -74,7 +74,7 @@ fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
     assert!(output.status.success(), "{messages}");
     assert_eq!(messages, "");
     let whole = fixture.print(&trace);
-    // On a machine that lets the recorder wait, some may have come too late for their place.
+    // On a machine that delays the recorder, some events may have arrived too late for their order.
     let lines = |text: &str| {
         let mut lines: Vec<String> = text
             .lines()
@@ -199,7 +199,7 @@ impl Drop for Recorded<'_> {
     }
 }
 
-/// `trackway print --follow`, killed at the latest when it goes.
+/// `trackway print --follow`; dropping it kills the process.
 struct Follower {
     child: Option<Child>,
     out: PathBuf,
@@ -366,7 +366,7 @@ fn following_ends_with_the_range_whether_or_not_anything_happens() {
     assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
     recorded.tick();
     assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
-    // All of it is later than the day's beginning: there is nothing to wait for.
+    // All events are later than the day's beginning: there is nothing to wait for.
     assert_eq!(recorded.follow(&["--end", "00:00"]).finish(), ended(0));
     recorded.finish();
 }
@@ -405,7 +405,7 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     assert_eq!((status, shown), (Some(0), 2), "{said}");
     assert!(said.contains(" was moved, and is followed in ") && said.lines().count() == 1);
 
-    // Of other tracers it is not known when they end.
+    // The end of other tracers' traces is unknown.
     let trace = fixture.path("other");
     fs::create_dir(&trace).expect("a folder");
     fs::write(trace.join("metadata"), METADATA).expect("metadata");
@@ -440,7 +440,7 @@ fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
         status = follower.try_wait().expect("its state");
         status.is_some()
     });
-    // As of other programs in a pipe, it is no error.
+    // As with other programs in a pipe, this is no error.
     assert!(status.is_some_and(|status| status.success()));
     let mut said = String::new();
     follower.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
@@ -491,7 +491,7 @@ fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
 #[test]
 fn memory_for_a_file_does_not_grow_with_its_packets() {
     const PACKETS: usize = 1 << 20;
-    /// Less than the place of each of them would take.
+    /// Less than the positions of all packets would take.
     const MEMORY_BYTES: usize = 32 * PACKETS;
     let fixture = Fixture::new("follow-packets");
     let trace = fixture.path("trace");
@@ -515,7 +515,7 @@ fn memory_for_a_file_does_not_grow_with_its_packets() {
     assert_eq!((status, shown), (Some(2), 1), "{said}");
 }
 
-/// A trace of one kind of event, and of packets of which nothing is known.
+/// A trace of one kind of event, and of packets without sizes or times.
 const METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; };
 stream { id = 0; };

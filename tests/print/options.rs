@@ -1,4 +1,4 @@
-//! `trackway print` with babeltrace2's options, held against babeltrace2 with the same.
+//! `trackway print` with babeltrace2's options, compared with babeltrace2.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -113,8 +113,8 @@ fn options_of_babeltrace2_do_what_they_do_there() {
                 random_options(&mut random, &times).into_iter().map(PathBuf::from).collect();
             arguments.push(trace.clone());
             if random.once_in(4) {
-                // Several inputs, given in any order. (Not the same twice: without a clock, the
-                // order of its packets is babeltrace2's own secret.)
+                // Several inputs, in any order. (Not the same one twice: without a clock, the order
+                // of its packets in babeltrace2 is unspecified.)
                 let other = random.pick(&traces).clone();
                 arguments.extend((other != *trace).then_some(other));
             }

@@ -219,8 +219,8 @@ fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
     numbers
 }
 
-/// Checks a trace of `arch/storm.c` against the numbers of its recorder: as many events, each
-/// stream's in order, and all of them if none was lost.
+/// Checks a trace of `arch/storm.c` against the numbers of its recorder: the same number of events,
+/// each stream's in order, and all of them if none was lost.
 fn check(fixture: &Fixture, trace: &Path, summary: &Summary, what: &str) {
     let text = fixture.print(trace);
     assert_eq!(text.lines().count() as u64, summary.recorded, "{what}");
@@ -329,7 +329,7 @@ fn an_aarch64_machine_records_by_sequence() {
             return skipped(format!("{program} is not installed"));
         }
     }
-    // Name, way, size of buffers, more options, storm's arguments.
+    // Name, writer path, size of buffers, more options, storm's arguments.
     let runs = [
         ("threads", "rseq", "32M", "", "threads 6 5000"),
         ("full", "rseq", "32K", "", "threads 4 3000"),

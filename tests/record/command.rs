@@ -430,8 +430,8 @@ fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
 }
 
 /// RUN a command with `--summary-json`, and others that lose events, are killed, or cannot have the
-/// file. EXPECT the numbers of the summary line, how the command ended, and hints apart from the
-/// rest; and nothing recorded where there is no file.
+/// file. EXPECT the numbers of the summary line, the command's exit status, and hints separately;
+/// and no recording without the file.
 #[test]
 fn a_summary_is_written_as_json() {
     let fixture = Fixture::new("summary-json");
@@ -472,8 +472,8 @@ fn the_usage_shows_the_dashes() {
     assert!(text.contains("sudo"), "{text}");
 }
 
-/// However few there are: a sub-buffer is written before it is full, and the next packet goes on
-/// in the middle of it.
+/// Few events, too: a sub-buffer is written before it is full, and the next packet continues in the
+/// middle of it.
 #[test]
 fn events_reach_the_trace_while_the_program_runs() {
     let source = r#"
@@ -647,7 +647,7 @@ fn the_status_line_shows_on_a_terminal() {
     assert!(text.contains("\r\u{1b}[Ktrackway: 0 events recorded, 0 lost"), "cleared: {text:?}");
 }
 
-/// Strings show it by "…", sequences by nothing: so the summary counts them.
+/// Cut strings end with "…", but cut sequences have no mark: so the summary counts them.
 #[test]
 fn records_that_were_cut_are_counted() {
     let source = r#"

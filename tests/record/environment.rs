@@ -467,7 +467,7 @@ fn an_output_folder_that_cannot_be_made_is_refused_before_the_command_starts() {
     test.is_refused(&words(&wrapper), &[], "/mnt/trace");
 }
 
-/// Numbers for the scribbler: xorshift, the same in every run.
+/// Numbers for the writer of garbage: xorshift, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -540,7 +540,7 @@ fn a_recorder_that_stood_still_goes_on_recording() {
     test.steps.wait_more(1000);
     recorder.signal(libc::SIGSTOP);
     let begin = Instant::now();
-    // The lease must run out, by the clock; meanwhile the program goes on.
+    // The lease must expire, by the clock; meanwhile the program goes on.
     wait_for("the lease to run out", || begin.elapsed() > Duration::from_secs(8));
     test.steps.wait_more(10);
     recorder.signal(libc::SIGCONT);
@@ -628,8 +628,8 @@ fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
     }
 }
 
-/// RUN a command that goes on after SIGHUP, as daemons reload their configuration, and send the
-/// recorder several. EXPECT the recording to go on until the command's end.
+/// RUN a command that survives SIGHUP, as daemons reload their configuration, and send the recorder
+/// several. EXPECT the recording to go on until the command's end.
 #[test]
 fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
     let test = EnvironmentTest::new("hangups");

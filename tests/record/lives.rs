@@ -90,8 +90,8 @@ fn fork_children_trace_under_their_own_ids() {
     assert_eq!(recording.summary.lost, 0);
 }
 
-/// A handler that emits while its own thread makes the process's memory its own does not wait for
-/// that: if it came more often than it waits, nothing would ever go on.
+/// A handler that emits while its own thread takes over the process's memory does not wait for
+/// that: if it came more often than it waits, the thread would never go on.
 #[test]
 fn fork_children_come_through_their_first_event_though_a_timer_emits_too() {
     let life = Life::new("timer", "lives/processes.c");
@@ -235,7 +235,7 @@ fn handlers_trace_before_during_and_after_the_librarys_start() {
         flags.push("-learly");
         let program = fixture.compile("early-program", text, false, &flags);
         let program = program.to_str().expect("a path of text");
-        // Wherever the start is when the first signal comes.
+        // The first signal interrupts the start at any point.
         let mut in_between = 0;
         for first_us in (1..400).step_by(13) {
             let steps = Steps::new(&fixture, "steps");
@@ -435,7 +435,7 @@ fn modules_in_namespaces_of_their_own_are_off_or_have_a_library_of_their_own() {
     // library.
     let recording = life.record_any(&[], &["namespaces", "20", &bare]);
     assert_eq!(recording.summary.recorded, 20 * 2, "{}", about(&recording));
-    // With the library, which is there twice then, once for all namespaces that use it in turn.
+    // With the library, which is then loaded twice, once for all namespaces that use it in turn.
     let life = Life::new("namespaces-twice", "lives/modules.c");
     let linked = life.fixture.compile_file("lives/plugin.c", true, &["-shared", "-fPIC"]);
     let linked = linked.to_str().expect("a path of text");

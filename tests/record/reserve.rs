@@ -1,4 +1,4 @@
-//! `--reserve`: the same programs, by each of the three ways in which writers keep apart.
+//! `--reserve`: the same programs, by each of the three writer paths.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -146,7 +146,8 @@ fn another_word_is_refused_with_the_ways_there_are() {
 /// events are complete. The other two writer paths have no such state.
 #[test]
 fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
-    /// About every second kill hits a writer there, so many in a row do not miss.
+    /// About every second kill hits a writer between reserve and commit, so this many in a row do
+    /// not miss.
     const KILLS_MAX: usize = 60;
     for way in WAYS {
         let kills = if way == "lockless" { KILLS_MAX } else { 5 };
@@ -161,8 +162,8 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
             let recording = fixture.record(&options, &["sh", "-c", &script]);
             check(&fixture, &recording, way);
             let messages = recording.messages();
-            // One that is killed in the first record of a sub-buffer takes nothing else with it: on
-            // a machine that is busy that is the first of all, now and then.
+            // A writer that is killed in the first record of a sub-buffer loses no other record: on
+            // a busy machine that may be the first record of all.
             let has_lost = recording.summary.lost > 0;
             assert!(has_lost || way == "lockless" || !has_hole(&messages), "{messages}");
             has_hole(&messages) && has_lost

@@ -1,5 +1,5 @@
-//! Processes that may not do much, and processes that are made in odd ways: the library makes no
-//! system call that a sandbox could kill it for, and shares no rseq area by mistake.
+//! Restricted processes, and processes that are made in unusual ways: the library makes no system
+//! call for which a sandbox could kill it, and shares no rseq area by mistake.
 
 use trackway_tests::{Fixture, discarded_by_babeltrace};
 

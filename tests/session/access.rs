@@ -41,7 +41,7 @@ fn another_user_gets_to_nothing() {
     assert_eq!(modes(&run.join("web.sock")), 0o600);
     assert_eq!(modes(&test.fixture.path("trace")), 0o700);
     assert_eq!(modes(&window), 0o600);
-    // The ways there are open, as in /tmp and /dev/shm: it is up to these alone.
+    // The folders above are open, as in /tmp and /dev/shm: only these folders protect the files.
     fs::set_permissions(test.fixture.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
     // Another user can run a copy of the command that is readable for that user.
     let trackway = test.fixture.path("trackway");

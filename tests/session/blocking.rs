@@ -1,4 +1,4 @@
-//! Programs that allow it wait for room; others do not.
+//! Programs that allow blocking wait for room; others do not.
 
 use trackway_tests::steps::{send, wait_for};
 

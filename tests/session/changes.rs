@@ -109,7 +109,8 @@ fn rules_that_match_nothing_yet_are_said() {
     assert_there(&test.numbers("trace"), 0, 10..20);
 }
 
-/// RUN the same while four threads count on. EXPECT all that were counted while it was surely on.
+/// RUN the same while four threads count on. EXPECT all numbers that were surely counted while the
+/// event was on.
 #[test]
 fn events_are_switched_under_threads_that_emit() {
     let test = SessionTest::new("session-rules-threads");
@@ -157,7 +158,7 @@ fn events_are_switched_under_threads_that_emit() {
 }
 
 /// RUN channel set 60 times, other contexts, sizes, modes, while 4 threads count. EXPECT every
-/// number once, contexts that are so, in a trace that babeltrace2 reads, too.
+/// number once, right contexts, in a trace that babeltrace2 reads, too.
 #[test]
 fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
     let test = SessionTest::new("session-contexts");

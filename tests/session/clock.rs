@@ -10,8 +10,8 @@ use crate::session_test::{
     Bursts, Counting, SessionTest, assert_all_there, assert_there, result_of,
 };
 
-/// A clock of the day that is set back by an hour once a file is there: as by date(1), which would
-/// be for the whole machine.
+/// A library that sets the wall clock back by an hour once a file exists: as date(1) would for the
+/// whole machine.
 const STEPPED: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -141,9 +141,9 @@ fn ahead_of_time(test: &SessionTest, steps: &Steps, mode: &str, argument: u64) -
     Some(command)
 }
 
-/// RUN a program in a time namespace, with the recorder stopped for a moment, so that buffers of
-/// 16 KiB are full. EXPECT each event recorded or counted: the recorder lives, whatever time it is
-/// there.
+/// RUN a program in a time namespace, with the recorder suspended for a moment, so that buffers of
+/// 16 KiB are full. EXPECT each event recorded or counted: the recorder counts as alive, whatever
+/// the program's time is.
 #[test]
 fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
     let test = SessionTest::new("session-time-namespace");

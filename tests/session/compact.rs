@@ -14,7 +14,8 @@ fn memory_of_window(test: &SessionTest) -> u64 {
     entries.map(|entry| entry.metadata().expect("a file").blocks() * 512).sum()
 }
 
-/// RUN five sessions and a program at once, which end. EXPECT that the window takes little soon.
+/// RUN five sessions and a program at once, which end. EXPECT that the window soon takes little
+/// memory.
 #[test]
 fn after_the_last_session_and_program_the_window_takes_little() {
     let test = SessionTest::new("session-compact");

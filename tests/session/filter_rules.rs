@@ -38,7 +38,7 @@ fn saved(test: &SessionTest, session: &str) -> String {
 #[test]
 fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
     let test = SessionTest::new("session-filter-refused");
-    // What the program has is known once it has run.
+    // The program's events are known once it has run.
     test.ok("session create web -o web");
     test.emit("steps", 1);
     test.ok("session destroy web");
@@ -127,8 +127,8 @@ fn filters_are_kept_as_they_were_typed() {
     test.ok("session destroy --all");
 }
 
-/// RUN load and record --config of files with filters, good and bad. EXPECT them taken, or refused
-/// with their place.
+/// RUN load and record --config of files with valid and invalid filters. EXPECT them accepted, or
+/// refused with their position.
 #[test]
 fn files_have_filters_that_a_person_writes() {
     let test = SessionTest::new("session-filter-file");

@@ -38,7 +38,7 @@ fn a_program_is_filtered_from_its_first_event_on() {
     assert_eq!(numbers(&test, "trace", ONE), meant);
 }
 
-/// RUN the same by record. EXPECT the same; events that no filter is about are all there.
+/// RUN the same by record. EXPECT the same, and all events without a filter.
 #[test]
 fn events_without_a_filter_are_recorded() {
     let test = SessionTest::new("session-filters-about");
@@ -90,9 +90,9 @@ fn filters_change_between_two_numbers() {
     assert_eq!(numbers(&test, "trace", 0), meant.collect::<Vec<_>>());
 }
 
-/// RUN filters that change all the time while four threads count. EXPECT nothing that none of them
-/// lets pass, all that all of them do, nothing twice. What is missing is counted: where a thread is
-/// preempted while it links a filter, others do not wait for it for long (0008).
+/// RUN filters that change all the time while four threads count. EXPECT no event that all of them
+/// drop, every event that all of them pass, none twice. Missing events are counted: where a thread
+/// is preempted while it links a filter, others wait only briefly (0008).
 #[test]
 fn no_event_passes_by_half_a_filter_while_threads_emit() {
     let test = SessionTest::new("session-filters-threads");

@@ -140,8 +140,8 @@ fn filters_in_c_record_what_the_reader_takes_of_all() {
     }
 }
 
-/// RUN a session with a filter in C and one that is an expression; save, load where the file is
-/// gone. EXPECT them everywhere: by name and size where they are shown, whole where they are saved.
+/// RUN a session with a filter in C and an expression; save, load where the file is gone. EXPECT
+/// both everywhere: by name and size where they are shown, complete where they are saved.
 #[test]
 fn filters_in_c_are_shown_by_name_and_saved_whole() {
     if !has("clang") {

@@ -9,7 +9,7 @@ use trackway_tests::{build_dir, has, is_root, skipped, source_dir};
 
 use crate::session_test::{SessionTest, result_of};
 
-/// The program that the guides speak of. `myapp serve` goes on until it is ended.
+/// The program of the guides. `myapp serve` runs until it is ended.
 const MYAPP: &str = r#"
 #include <string.h>
 #include <trackway/trackway.h>

@@ -46,9 +46,9 @@ impl Jumping {
     }
 }
 
-/// RUN a program that is jumped out of all the time, while its filters change, so that it is now
-/// and then where a filter is linked; with handlers that emit and interrupt each other, too. Then
-/// none jumps. EXPECT all that the last filter lets pass.
+/// RUN a program with jumps out of events all the time, while its filters change, so that some
+/// jumps hit the linking of a filter; also with handlers that emit and interrupt each other. Then
+/// no handler jumps. EXPECT all events that the last filter passes.
 #[test]
 fn a_jump_out_of_filter_linking_blocks_no_other_thread() {
     for mode in ["until", "nested"] {

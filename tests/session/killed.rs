@@ -169,7 +169,7 @@ fn a_dead_session_that_cannot_be_recovered_keeps_its_name() {
 }
 
 /// RUN destroy of a dead session while another process recovers it, which is then killed. EXPECT
-/// why, a name that stays, and nothing lost.
+/// the reason, that the name stays, and nothing lost.
 #[test]
 fn a_dead_session_that_is_being_recovered_keeps_its_name() {
     let test = SessionTest::new("session-destroy-beside");

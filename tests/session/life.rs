@@ -60,7 +60,7 @@ fn a_session_is_created_stopped_started_and_destroyed() {
     assert!(test.list().is_empty());
 }
 
-/// RUN create --no-start, start. EXPECT nothing of before, all of afterwards.
+/// RUN create --no-start, start. EXPECT no earlier events, all later ones.
 #[test]
 fn a_session_that_is_not_started_records_nothing() {
     let test = SessionTest::new("session-no-start");
@@ -75,7 +75,7 @@ fn a_session_that_is_not_started_records_nothing() {
     assert_eq!(test.numbers("trace")[&ONE].len(), 20);
 }
 
-/// RUN clear. EXPECT nothing of before in the trace, all of afterwards, and counts that agree.
+/// RUN clear. EXPECT no earlier events in the trace, all later ones, and counts that agree.
 #[test]
 fn cleared_events_are_discarded() {
     let test = SessionTest::new("session-clear");
@@ -111,8 +111,8 @@ fn events_after_a_failed_clear_are_recorded() {
     assert_eq!(test.numbers("trace")[&ONE].len(), 30);
 }
 
-/// RUN save, destroy, load (under its name, and another), create --load. EXPECT sessions that are
-/// saved as the first was, and record the same.
+/// RUN save, destroy, load (under its name, and another), create --load. EXPECT sessions with the
+/// same configuration as the first, which record the same events.
 #[test]
 fn a_session_that_was_saved_can_be_loaded() {
     let test = SessionTest::new("session-save");
@@ -300,7 +300,7 @@ fn no_session_records_into_the_trace_of_another() {
 }
 
 /// RUN two programs that are recorded by two sessions with other rules, contexts and sizes. EXPECT
-/// each has its own, whole.
+/// that each has exactly its own events.
 #[test]
 fn two_sessions_record_what_each_was_told() {
     let test = SessionTest::new("session-two");
@@ -376,8 +376,8 @@ fn impossible_requests_are_refused_with_a_reason() {
 }
 
 /// RUN create and record where there is an earlier trace, and one before; both are refused late,
-/// the first time because of a process that is not there, then of a program that cannot run. EXPECT
-/// that the traces are where they were, one of which is still to be recovered.
+/// first because of a missing process, then because of a program that cannot run. EXPECT that the
+/// traces are in their old places, one of which is still to be recovered.
 #[test]
 fn a_late_refusal_moves_no_earlier_trace() {
     let test = SessionTest::new("session-refused-late");

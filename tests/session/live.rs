@@ -134,7 +134,7 @@ fn a_session_is_followed_to_its_end() {
     let counting = Counting::threads(&test, 4);
     let mut follower = Follower::start(&mut test.command("print --follow web"));
     follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > 1000);
-    // A channel more, another's contexts, a pause: the same stream of events.
+    // An additional channel, other contexts, a pause: the same stream of events.
     test.ok("channel set web channel0 --context vpid,vtid");
     test.ok("session stop web");
     test.ok("session start web");
@@ -149,8 +149,8 @@ fn a_session_is_followed_to_its_end() {
     assert!(numbers_of(&shown) == numbers_of(&trace), "what was shown is what was recorded");
 }
 
-/// RUN Ctrl-C while following, and a reader that goes away. EXPECT that it ends, and the session
-/// does not.
+/// RUN Ctrl-C while following, and a reader that closes its pipe. EXPECT that the follower ends,
+/// and the session does not.
 #[test]
 fn a_follower_can_stop_at_any_time() {
     let test = SessionTest::new("session-live-end");

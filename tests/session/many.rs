@@ -5,8 +5,8 @@ use std::thread;
 
 use crate::session_test::SessionTest;
 
-/// RUN 32 sessions at a time, each with rules of its own, on the same events; a 33rd. EXPECT each
-/// has its own events, and the 33rd is refused; one more can be made when one has ended.
+/// RUN 32 sessions at a time, each with its own rules, on the same events; a 33rd. EXPECT that each
+/// has its own events, and the 33rd is refused until another has ended.
 #[test]
 fn thirty_two_sessions_record_at_a_time() {
     let test = SessionTest::new("session-many");

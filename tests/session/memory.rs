@@ -1,4 +1,4 @@
-//! Memory: taken as CPUs are used, given back when it is not needed any more.
+//! Memory of sessions: allocated as CPUs are used, released when it is no longer needed.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ fn an_idle_session_on_256_cpus_takes_little_and_a_burst_s_memory_goes_back() {
 #[test]
 fn nothing_is_lost_while_memory_comes_and_goes() {
     let test = SessionTest::new("session-lean");
-    // Sub-buffers so large that CPUs have none to begin with.
+    // Sub-buffers so large that CPUs begin without one.
     create(&test, "session create web --on life:* --context vtid --sub-buffers 2 -o trace");
     let idle = memory_of(&test, "web");
     let mut bursts = Bursts::of(&test, 2000);

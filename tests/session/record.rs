@@ -48,8 +48,8 @@ impl Recorded {
     }
 }
 
-/// Asserts that the trace has these numbers of the program, in order, and no other: from each first
-/// one to before its end.
+/// Asserts that the trace has exactly these numbers of the program, in order: each range without
+/// its end.
 fn assert_exactly(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
     let expected: Vec<u64> = ranges.iter().flat_map(|&(first, end)| first..end).collect();
     let numbers = test.numbers(trace).remove(&0).unwrap_or_default();
@@ -264,8 +264,8 @@ fn sessions_in_the_background_come_first() {
     assert_exactly(&test, "trace", &[(0, 100)]);
 }
 
-/// RUN record, killed. EXPECT that it is listed as dead, and gone with the next one, which recovers
-/// its trace.
+/// RUN record, killed. EXPECT that it is listed as dead, and no longer after the next one, which
+/// recovers its trace.
 #[test]
 fn the_name_of_one_that_was_killed_goes() {
     let test = SessionTest::new("record-killed");

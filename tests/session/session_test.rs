@@ -253,7 +253,7 @@ pub(crate) fn numbers_of(text: &str) -> Numbers {
     numbers
 }
 
-/// Asserts that every number that was counted is there, once and in order.
+/// Asserts that every counted number is present, once and in order.
 pub(crate) fn assert_all_there(numbers: &Numbers, steps: &Steps) {
     let counts = steps.counts();
     assert_eq!(counts.started, counts.returned);
@@ -265,7 +265,7 @@ pub(crate) fn assert_all_there(numbers: &Numbers, steps: &Steps) {
     assert_eq!(there as u64, counts.emitted(), "more is there than was emitted");
 }
 
-/// Asserts that these numbers of a stream are there, once and in order.
+/// Asserts that these numbers of a stream are present, once and in order.
 pub(crate) fn assert_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
     let mut expected = range.clone();
     for &number in numbers.get(&stream).into_iter().flatten().filter(|it| range.contains(it)) {
@@ -274,7 +274,7 @@ pub(crate) fn assert_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
     assert_eq!(expected.next(), None, "stream {stream}, {range:?}");
 }
 
-/// Asserts that none of these numbers of a stream is there.
+/// Asserts that none of these numbers of a stream is present.
 pub(crate) fn assert_none_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
     let found = numbers.get(&stream).into_iter().flatten().find(|it| range.contains(it));
     assert_eq!(found, None, "stream {stream}, {range:?}");

@@ -7,7 +7,7 @@ use trackway_tests::steps::wait_for;
 
 use crate::session_test::{Bursts, Counting, Numbers, ONE, SessionTest, assert_there, numbers_of};
 
-/// Asserts that all streams have numbers without a gap, and none twice; how many there are.
+/// Asserts that all streams have numbers without a gap, and none twice; returns their count.
 fn assert_gapless(numbers: &Numbers) -> usize {
     for (stream, numbers) in numbers {
         let expected = numbers[0]..numbers[0] + numbers.len() as u64;
@@ -16,8 +16,8 @@ fn assert_gapless(numbers: &Numbers) -> usize {
     numbers.values().map(Vec::len).sum()
 }
 
-/// RUN snapshot, again, and to a folder, of a program that stands still between them. EXPECT all
-/// events of before, each time.
+/// RUN snapshot, again, and to a folder, of a program that is suspended between them. EXPECT all
+/// earlier events, each time.
 #[test]
 fn a_snapshot_has_what_the_flight_recorder_has() {
     let test = SessionTest::new("session-snapshot");
@@ -72,8 +72,8 @@ fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
     assert!(whole[&0].len() > last[&0].len());
 }
 
-/// RUN snapshots while four threads count, in buffers that come round. EXPECT no gaps in each, the
-/// same bytes where two have the same, and each event once in all of them together.
+/// RUN snapshots while four threads count, in buffers that wrap. EXPECT no gaps in each, the same
+/// bytes of common packets, and each event once in all of them together.
 #[test]
 fn snapshots_while_it_records_have_no_gaps_and_merge() {
     let test = SessionTest::new("session-merge");
@@ -130,8 +130,8 @@ fn snapshots_requested_too_soon_are_written_later() {
 
 /// RUN snapshots of a session before and after channels are replaced and added; its folder printed,
 /// the snapshots merged. EXPECT every event that is in one of them, once; by babeltrace2 in each of
-/// them and in the merged ones. (It does not take the folder with all of them, where the sub-buffer
-/// that is being written stands several times.)
+/// them and in the merged ones. (babeltrace2 does not read the folder with all of them, where
+/// several snapshots have the unfinished sub-buffer.)
 #[test]
 fn pieces_of_a_session_whose_channels_changed_are_read_together() {
     let test = SessionTest::new("session-pieces");

@@ -114,8 +114,8 @@ fn requests_that_come_at_once_are_all_answered() {
     assert!(test.is_complete("trace"));
 }
 
-/// RUN 100 connections that say nothing, and one that reads nothing. EXPECT that they get in each
-/// other's way only: the session records on, and answers when some have gone.
+/// RUN 100 connections that send nothing, and one that reads nothing. EXPECT that they hinder only
+/// each other: the session records on, and answers when some have gone.
 #[test]
 fn a_hundred_connections_do_not_keep_it_from_recording() {
     let test = SessionTest::new("session-crowd");
@@ -123,7 +123,7 @@ fn a_hundred_connections_do_not_keep_it_from_recording() {
     let counting = Counting::threads(&test, 2);
     let mut deaf = connect(&test);
     deaf.set_write_timeout(Some(Duration::from_millis(200))).expect("a socket");
-    // Answers pile up until it is let go, or nothing more is taken from it.
+    // Answers accumulate until the recorder closes the connection, or accepts no more requests.
     for _ in 0..20_000 {
         if deaf.write_all(b"{\"version\":1,\"ask\":\"status\"}\n").is_err() {
             break;

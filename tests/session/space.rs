@@ -210,9 +210,9 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
     }
 }
 
-/// RUN a channel that is given other contexts while nothing can be written, because a folder is not
-/// there; destroy when it is there again; recover. EXPECT that the trace is not taken for complete
-/// before nothing is missing.
+/// RUN a channel that gets other contexts while nothing can be written, because a folder is
+/// missing; destroy when the folder is back; recover. EXPECT that the trace counts as complete only
+/// when nothing is missing.
 #[test]
 fn unwritten_events_of_a_replaced_channel_are_recovered() {
     let test = SessionTest::new("session-left-behind");
@@ -392,7 +392,7 @@ fn leftovers_of_others_do_not_matter() {
 }
 
 /// RUN a snapshot onto a disk that has no room for it, and again. EXPECT a refusal each time, and
-/// nothing there: half a trace would be taken for one.
+/// nothing there: a part of a trace would be taken for a trace.
 #[test]
 fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -411,8 +411,8 @@ fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
     inside.ok("session destroy web");
 }
 
-/// RUN merge onto a disk that has room for no more files, once the folder is made that is written
-/// to before all is there. EXPECT a refusal, and nothing left of it.
+/// RUN merge onto a disk without room for more files, once the temporary folder is made. EXPECT a
+/// refusal, and no remains.
 #[test]
 fn an_export_for_which_there_is_no_room_leaves_nothing() {
     // The disk's own folder, the trace's, and the one in it: another file finds no room.

@@ -36,9 +36,8 @@ fn assert_bounded(test: &SessionTest, trace: &str, size: u64, count: usize) -> u
     streams.values().flat_map(BTreeMap::values).sum()
 }
 
-/// Asserts that the numbers are in order, and the newest there. What a thread emitted on several
-/// CPUs need not be there without a gap: each stream goes back as far as its own files do. How many
-/// there are.
+/// Asserts that the numbers are in order, and the newest present; returns their count. The numbers
+/// of a thread on several CPUs may have gaps: each stream goes back as far as its own files do.
 fn assert_newest(numbers: &Numbers, stream: u32, emitted: u64) -> u64 {
     let there = numbers.get(&stream).map_or(&[][..], Vec::as_slice);
     assert!(there.windows(2).all(|pair| pair[0] < pair[1]), "out of order");
@@ -53,8 +52,8 @@ fn field(text: &str, name: &str) -> u64 {
 }
 
 /// RUN a session of three files of 16 KiB for each stream, while a program emits megabytes. EXPECT
-/// that never more is there; that both readers read the newest of it; that status, save and the
-/// summary say so, and the numbers agree.
+/// that the trace is never larger; that both readers read the newest events; that status, save and
+/// the summary show the bounds, and the numbers agree.
 #[test]
 fn a_trace_is_bounded_at_any_time() {
     let test = SessionTest::new("session-ring");
@@ -92,8 +91,7 @@ fn a_trace_is_bounded_at_any_time() {
     assert!(test.numbers("cut") == test.numbers("trace"), "streams are put together");
 }
 
-/// RUN record with the same options, also with claims and with the paper's buffers. EXPECT the
-/// same.
+/// RUN record with the same options, also with claims and with lockless buffers. EXPECT the same.
 #[test]
 fn a_command_is_recorded_within_bounds() {
     let test = SessionTest::new("session-ring-record");

@@ -156,7 +156,7 @@ fn the_oldest_unfinished_recordings_make_place_for_new_ones() {
         format!("gave up the unfinished recording of {}", test.fixture.path("left-1").display());
     assert!(said[1].contains(&gave_up), "{said:?}");
     assert_eq!(said.len(), 2, "{said:?}");
-    // That place is enough for one at a time; several at once need others.
+    // The one place is enough for one at a time; several at once need others.
     let at_once = ["a", "b", "c", "d"].map(|name| {
         let mut command = test.command(&format!("record -o {name} -- sleep 1"));
         command.spawn().expect("trackway")

@@ -83,7 +83,7 @@ fn handlers_may_unwind_wherever_they_interrupt_an_event() {
     }
 }
 
-/// The same where the program gets no memory that is executed, so that filters are interpreted.
+/// The same where the program gets no executable memory, so that filters are interpreted.
 #[test]
 fn handlers_may_unwind_where_filters_are_interpreted() {
     let fixture = Fixture::new("session-unwinding-no-exec");
@@ -101,7 +101,7 @@ fn handlers_may_unwind_where_filters_are_interpreted() {
 }
 
 /// RUN threads that are cancelled (PTHREAD_CANCEL_ASYNCHRONOUS) while they emit: the C library
-/// unwinds from a handler. EXPECT that each ends as it should.
+/// unwinds from a handler. EXPECT that each ends normally.
 #[test]
 fn threads_may_be_cancelled_wherever_they_are_in_an_event() {
     let fixture = Fixture::new("session-cancelled");

@@ -119,7 +119,7 @@ impl Users {
         wait_for("the user's window", || self.users_of(session).contains_key(&uid));
     }
 
-    /// Users that a session records, with how many events there are of each.
+    /// Returns the users that a session records, with the number of events of each.
     fn users_of(&self, session: &str) -> BTreeMap<u32, u64> {
         let status = self.test.status(session);
         let number = |value: &serde_json::Value| value.as_u64().expect("a number");
@@ -174,7 +174,7 @@ fn assert_bursts(numbers: &Numbers, uid: u32, bursts: std::ops::Range<u64>) {
 }
 
 /// RUN create --user all; a program of one user before, of another after, and root's. EXPECT all of
-/// them in one trace, in order of time, and in the users' windows nothing of where that is.
+/// them in one trace, in order of time, and no path of the trace in the users' windows.
 #[test]
 fn all_users_are_recorded_whenever_they_come() {
     let Some(users) = Users::new("users-all") else { return };
@@ -607,7 +607,8 @@ fn a_user_without_room_for_a_change_goes_on_unchanged() {
 }
 
 /// RUN kill -9 of the recorder; recover as one of the users, then as root, twice. EXPECT that the
-/// user changes nothing, that root's completes everybody's, and that then there is nothing to do.
+/// user changes nothing, that root completes the parts of all users, and that then nothing is left
+/// to do.
 #[test]
 fn only_root_completes_the_remains_of_a_killed_recorder() {
     let Some(users) = Users::new("users-killed") else { return };
@@ -756,7 +757,7 @@ fn is_length_of_a_stream(folder: &Path, bytes: u64) -> bool {
 }
 
 /// RUN a program that root starts, and that becomes another user (docs/design/0004-privileges.md).
-/// EXPECT all of it, before and after, in the two users' parts.
+/// EXPECT all its events, before and after, in the two users' parts.
 #[test]
 fn a_program_that_gives_up_root_is_recorded_before_and_after() {
     let Some(users) = Users::new("users-drop") else { return };

@@ -41,7 +41,7 @@ impl Group {
         self.0.display().to_string()
     }
 
-    /// Moves a process there, or below; or out of it, to the first of all groups.
+    /// Moves a process into the group, or below; or out of it, to the root group.
     pub fn take(&self, pid: u32, to: &str) {
         let folder = if to == ".." { self.0.parent().expect("a group") } else { &self.0.join(to) };
         fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("it can be moved");

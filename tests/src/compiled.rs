@@ -1,7 +1,7 @@
 //! Programs that tests compile: each once in a process, for all of its tests. Otherwise some test
 //! programs spend half of their time in the compiler.
 //!
-//! They are kept as bytes: nothing is to be removed at the end.
+//! The programs are stored as bytes, so that nothing must be removed at the end.
 
 use std::collections::HashMap;
 use std::fs;

@@ -101,7 +101,7 @@ impl Steps {
         file.write_all_at(&1_u32.to_le_bytes(), 4).expect("its head");
     }
 
-    /// Waits until the program has come as far as `ready`.
+    /// Waits until the program has reached step `ready`.
     pub fn wait_ready(&self, ready: u32) {
         wait_for("the program to be ready", || self.ready() >= ready);
     }
@@ -159,7 +159,7 @@ impl Steps {
         }
     }
 
-    /// Checks everything but the sums; how many events of each stream there are.
+    /// Checks everything but the sums; returns the number of events of each stream.
     pub fn check_order(&self, fixture: &Fixture, recording: &Recording) -> BTreeMap<u32, u64> {
         let counts = self.counts();
         let mut found: BTreeMap<u32, u64> = BTreeMap::new();
@@ -217,7 +217,7 @@ pub fn is_running(pid: u32) -> bool {
     text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// A started program that ends with the test, whatever becomes of the test.
+/// A started program that ends with the test, also if the test fails.
 pub struct Running {
     child: Option<Child>,
     /// File of its steps, if a program that the command started must end, too.

@@ -28,8 +28,8 @@ pub(crate) fn totals(streams: &[Stream], lanes: &[Lane]) -> Totals {
     }
 }
 
-/// recorded + lost + overwritten = emitted: exactly, but for the events that were under way in
-/// threads that were killed.
+/// Checks that recorded + lost + overwritten = emitted: exactly, except for the events that were
+/// under way in killed threads.
 pub(crate) fn sums_agree(totals: &Totals, overwritten: u64, wrong: &mut Complaints) {
     let accounted = totals.recorded + totals.lost + overwritten;
     wrong.unless((totals.returned..=totals.started).contains(&accounted), || {
@@ -69,7 +69,7 @@ pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {
     }
 }
 
-/// Nothing missing: every event after which the call came back is there.
+/// Checks that every event whose call returned is present.
 pub(crate) fn all_there(streams: &[Stream], lanes: &[Lane], wrong: &mut Complaints) {
     let all = by_lane(streams);
     for (number, lane) in lanes.iter().enumerate().skip(1) {

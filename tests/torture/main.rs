@@ -33,7 +33,7 @@ use round::{Outcome, Round};
 use shared::{Shared, Word};
 use trackway_tests::{Fixture, has, skipped};
 
-/// Rounds of the short form: chosen so that every mode, way and end is among them.
+/// Rounds of the short form, chosen so that they include every mode, writer path and end.
 const SHORT_SEEDS: std::ops::Range<u64> = 459..473;
 /// Durations of a round's program, in the short form and in the long form.
 const SHORT_MS: u64 = 500;

@@ -37,7 +37,7 @@ pub(crate) enum End {
     ByItself,
     /// The program, one process with its threads, is killed.
     ProgramKilled,
-    /// The recorder is killed; the program goes on for a while and is killed, too.
+    /// The recorder is killed; the program runs on for a while and is killed, too.
     RecorderKilled,
     /// Recorder and program are killed at once.
     AllKilled,
@@ -109,7 +109,7 @@ impl Plan {
         let mode = *random.pick(&Mode::ALL);
         let drawn = *random.pick(&WriterPath::ALL);
         let writer_path = match (mode, drawn) {
-            // Claims are lost when all claim regions are taken, memory or not.
+            // Claims are lost when all claim regions are taken, whatever the memory.
             (Mode::Roomy, WriterPath::Claim | WriterPath::Without | WriterPath::Mixed) => {
                 WriterPath::Sequence
             }
@@ -124,7 +124,7 @@ impl Plan {
         let body_max = *random.pick(&[64, 512, 4000]);
         let mut orders = Self::orders(random, duration_ms);
         let pause_ms = *random.pick(&[1000, 8000, 8000, 120_000]);
-        // Only where there is time: the recorder's lease alone is 5 s.
+        // Only in long rounds: the recorder's lease takes 5 s.
         let stands_still = random.once_in(8) && duration_ms >= crate::LONG_MS;
         let pause_ms = if stands_still && end == End::ByItself { pause_ms } else { 0 };
         let kill_after_us = random.below(duration_ms * 1000);

@@ -1,4 +1,4 @@
-//! One round: recorded, ended or killed, recovered where there is something to recover, checked.
+//! One round: recorded, ended or killed, recovered if necessary, checked.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -73,7 +73,8 @@ impl Round<'_> {
         outcome
     }
 
-    /// Runs the program under `trackway record`, until both are gone; the recorder's messages.
+    /// Runs the program under `trackway record`, until both are gone; returns the recorder's
+    /// messages.
     fn record(&self) -> Result<String, String> {
         let plan = self.plan;
         let mut command = self.fixture.trackway(&["record", "-o"]);
@@ -273,7 +274,7 @@ impl Round<'_> {
         wrong: &mut Complaints,
     ) {
         if self.plan.writer_path == WriterPath::Lockless && overwritten > 0 {
-            // Its packets are numbered from the oldest that is there.
+            // Its packets are numbered from the oldest present one.
             streams.iter_mut().for_each(|stream| stream.overwritten = true);
         }
         check::newest_kept(streams, lanes, lost, wrong);

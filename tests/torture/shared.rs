@@ -256,7 +256,7 @@ impl Group {
         self.wait_for_leader();
     }
 
-    /// Waits until its leader is dead. It is not reaped: its number stays its own.
+    /// Waits until the leader is dead. The leader is not reaped, so that its number stays its own.
     pub(crate) fn wait_for_leader(&self) {
         // SAFETY: `ended` is a siginfo_t of ours, for which zeroes are valid; the child is ours.
         let status = unsafe {

@@ -1,5 +1,5 @@
 //! The bytes of an object, as a traced program gets them: read, verified, interpreted, and run as
-//! machine code, which must come to the same.
+//! machine code, with the same result.
 //!
 //! The frame and the data of its words end right before a page without access.
 
@@ -121,7 +121,7 @@ fn interpreted(
     (effect(outcome.answer, cells), outcome.steps)
 }
 
-/// `None` if this is no processor for which there is machine code.
+/// Returns `None` on processors without machine code.
 #[expect(unsafe_code, reason = "machine code runs")]
 fn executed(
     programs: &[Verified<'_>],

@@ -48,14 +48,14 @@ pub fn folder(bytes: &[u8]) -> u64 {
     let alone = text(inputs(&folders), &all, ONE_JOB);
     let small = text(inputs(&folders), &all, Settings { jobs: TWO, batch_bytes: 64, ..ONE_JOB });
     assert!(alone.output == small.output, "lines depend on threads or batches");
-    // Where the text was cut, so were they, in other places.
+    // If the text was cut, the second text was, too, in another place.
     let is_cut = alone.summary.is_none();
     assert!(is_cut || alone.messages == small.messages, "messages depend on threads or batches");
     let counted = counted(&folders);
     if let Some(summary) = alone.summary {
         assert_eq!(summary.events, counted.count(), "events are counted as they are printed");
         assert_eq!(summary.is_whole, counted.is_whole, "damage is found as it is when printed");
-        // One of them, which takes as long as all the rest.
+        // One of them, which takes as long as all the others.
         let number = bytes.len() / 3;
         match bytes.len() % 3 {
             0 => written(&folders, &all, &alone, true),

@@ -53,7 +53,7 @@ fn filter(event: &Event) -> Option<Filter> {
     Filter::new(&object, 0, &staged).ok()?
 }
 
-/// Made once: filters stay for as long as the process does.
+/// Made once: filters live as long as the process.
 static CONVERTER: LazyLock<Option<Converter>> = LazyLock::new(converter);
 
 /// Two events, as formats describe them.

@@ -1,5 +1,5 @@
-//! The sides of reader, recorder and traced program that get bytes from strangers, each as a
-//! function of bytes alone: called by the fuzzers (`fuzz/`), and on a kept corpus by the smoke test
+//! The code of reader, recorder and traced program that gets bytes from strangers, each part as a
+//! function of bytes: the fuzzers call it (`fuzz/`), and the smoke test does with a fixed corpus
 //! (`tests/fuzz.rs`).
 //!
 //! A target panics if the code that it calls panics, or breaks a promise that the target can check.

@@ -20,8 +20,8 @@ impl Random {
 /// Numbers that are at the edge of something.
 const EDGES: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff_ffff, 1 << 60, 1 << 63, u64::MAX];
 
-/// `input` with a few changes, which are always the same for the same `seed`: bytes, numbers at an
-/// edge, digits, pieces repeated, moved or taken out, or the rest cut off.
+/// Returns `input` with a few changes, which depend only on `seed`: bytes, numbers at an edge,
+/// digits, pieces repeated, moved or removed, or the rest cut off.
 pub fn mutated(input: &[u8], seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let mut bytes = input.to_vec();
@@ -69,7 +69,7 @@ fn set(bytes: &mut [u8], at: usize, piece: &[u8]) {
     }
 }
 
-/// Puts another decimal number where the next one stands.
+/// Replaces the next decimal number by another one.
 fn set_number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
     let Some(digit) = bytes.iter().skip(at).position(u8::is_ascii_digit) else { return };
     let from = at + digit;

@@ -46,7 +46,7 @@ fn events_are_described_and_recorded_by_dlsym_alone() {
     ] {
         assert!(printed.contains(shown), "{shown}\n{printed}");
     }
-    // What does not fit is shared out: 4000 bytes, less prefixes, terminator and "whole".
+    // Values that do not fit share 4000 bytes, less prefixes, terminator and "whole".
     let mut cut = printed.lines().filter_map(|line| line.split_once(" dynamic:cut: "));
     let payload = |line: &str| line.split_once("{ short").expect("a payload").1.to_owned();
     let (cut, by_macro) = (cut.next().expect("it").1, cut.next().expect("the macro's").1);

@@ -1,7 +1,7 @@
 //! Contract with compiled programs: symbols, names and layouts, as numbers.
 //!
-//! A test here that fails is not to be mended by changing its numbers alone: the version rules are
-//! in include/trackway/abi/abi.h (C structures) and crates/abi (the window).
+//! Changed numbers alone do not mend a failing test: the version rules are in
+//! include/trackway/abi/abi.h (C structures) and crates/abi (the window).
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -80,7 +80,7 @@ fn the_library_exports_its_functions_and_wrappers_and_nothing_else() {
     }
 }
 
-/// A preloaded library that defined anything else would be found instead of the program's own.
+/// Any other symbol of a preloaded library would replace the program's own.
 #[test]
 fn preload_helpers_export_wrappers_and_nothing_else() {
     if !has("nm") {
@@ -98,7 +98,7 @@ fn preload_helpers_export_wrappers_and_nothing_else() {
         cc.args(["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-I"]);
         cc.arg(source_dir().join("include")).arg(&source).arg("-o").arg(&library);
         assert!(cc.status().expect("cc runs").success(), "{}", source.display());
-        // The linker makes a section's bounds known; each module has its own.
+        // The linker defines a section's bounds; each module has its own.
         for name in exported(&library).iter().filter(|name| !name.ends_with("_trackway_events")) {
             assert!(is_in_the_c_library(name), "{}: {name}", source.display());
             count += 1;

@@ -127,7 +127,7 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
     const VERSION: &str = "#define TRACKWAY_ABI_VERSION 1";
     let fixture = Fixture::new("versions-header");
     let cases = [
-        // A header that knows more than the library: structures only grow at their end.
+        // A header that is newer than the library: structures only grow at their end.
         (
             "grown",
             ABI,
@@ -177,6 +177,6 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
             assert!(fixture.print(&trace).contains("versions:hello: "), "{name}");
         }
     }
-    // The library that the others were held against.
+    // The library with which the others were compared.
     assert!(build_dir().join("libtrackway.so").exists());
 }

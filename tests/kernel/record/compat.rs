@@ -151,7 +151,7 @@ int main(int count, char **arguments)
     };
     let some = talk(&[calls, "some"]);
     let said = some.split_once("by unknown numbers are not recorded: ").map(|(_, rest)| rest);
-    // (Calls that our table lacks would be among them: up to so many.)
+    // (They may include calls that our table lacks: up to so many.)
     let said = said.map(|rest| rest.trim_start_matches("up to "));
     assert!(said.is_some_and(|rest| rest.starts_with("28 of them")), "{some}");
     let none = talk(&[calls]);

@@ -74,7 +74,7 @@ fn is_of_call(at: usize, line: &str) -> bool {
 }
 
 /// RUN the same a million times. EXPECT each in this order, without an exception. (Where the
-/// machine is too busy to write as much, it is done again.)
+/// machine is too busy to write as much, the test repeats it.)
 #[test]
 fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     const COUNT: usize = 1_000_000;
@@ -137,7 +137,7 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
         assert!(has("libtrackway.so"), "the library's own calls are among them");
         assert!(!has("syscall_exit_openat"), "it was excluded");
     }
-    // Of the kernel alone: the command runs as without us.
+    // With kernel events only, the command runs without the library.
     let options = ["--kernel", "syscalls:openat,!sys_exit_openat", "--kernel-only"];
     let script = format!("{script}; echo \"[$LD_PRELOAD$TRACKWAY_TOKEN]\"");
     let output = record(&fixture, &options, &["sh", "-c", &script]);
@@ -149,7 +149,8 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     assert!(!fixture.path("trace/ust").exists(), "nothing of programs");
 }
 
-/// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.
+/// RUN a flight recorder that is too small. EXPECT the newest events, and the number of overwritten
+/// ones.
 #[test]
 fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
     let fixture = Fixture::new("kernel-flight");

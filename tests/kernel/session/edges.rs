@@ -30,7 +30,7 @@ fn recover_says_what_is_lost_of_the_kernel() {
     let talk = test.ok("recover trace").1;
     assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
     assert!(talk.contains("they end at 20"), "{talk}");
-    // Once: of whatever else is recovered, and of nothing else.
+    // Once, whatever else is recovered.
     assert_eq!(talk.matches("kernel's events").count(), 1, "{talk}");
     assert!(!talk.contains("nothing to recover"), "{talk}");
     let entries = test.numbers(&test.lines("trace"));

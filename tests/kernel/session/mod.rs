@@ -89,7 +89,7 @@ fn calls_while_a_session_is_stopped_are_not_recorded() {
     test.check("trace", 0..200);
 }
 
-/// RUN clear between calls. EXPECT nothing of before, its numbers included, and all of afterwards.
+/// RUN clear between calls. EXPECT no earlier calls, in the counts either, and all later ones.
 #[test]
 fn clear_forgets_the_kernels_events_too() {
     let Some(test) = KernelTest::new("ksession-clear") else { return };
@@ -139,9 +139,9 @@ fn snapshots_have_the_kernels_events_as_far_as_the_programs() {
     assert!(test.fixture.path("flight.old/snapshot-2/kernel/metadata").is_file());
 }
 
-/// RUN more than a flight recorder holds. EXPECT the newest in a snapshot: all of them from where
-/// on each CPU has its own. (Where the program was on one CPU, and came back when the other one had
-/// come round, the older ones have a gap.)
+/// RUN more calls than a flight recorder holds. EXPECT the newest in a snapshot: all of them from
+/// the moment at which each CPU has its own. (Where the program was on one CPU, and came back when
+/// the other CPU's buffer had wrapped, the older calls have a gap.)
 #[test]
 fn a_snapshot_of_a_buffer_that_came_round_has_the_newest() {
     let Some(test) = KernelTest::new("ksession-round") else { return };
@@ -281,7 +281,7 @@ fn events_that_cannot_be_switched_on_change_nothing() {
     let script = "ulimit -n 80; exec \"$0\" session create k --kernel sched_process_exec -o trace";
     let created = create.args(["-c", script]).arg(trackway).output().expect("sh runs");
     assert!(created.status.success(), "{}", text(&created.stderr));
-    // Fewer than are counted before it is tried, and more than there is room for.
+    // Fewer than the check before the attempt allows, and more than there is room for.
     let talk = test.refused("event on k --kernel sched,timer,irq");
     assert!(talk.contains("Too many open files"), "{talk}");
     assert_eq!(test.status("k")["kernel"]["events"], 1);
@@ -565,7 +565,7 @@ fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     const CHANGES: usize = 30;
     let Some(test) = KernelTest::new("ksession-versions") else { return };
     let rename = "--kernel task:task_rename";
-    // So much that a million a second are not too many, for the time that a change takes.
+    // Buffers for a million events a second, for the time that a change takes.
     test.ok(&format!("session create k --kernel-only {rename} --buffer-size 32M -o trace"));
     let is_over = Arc::new(AtomicBool::new(false));
     let is_changing = Arc::new(AtomicBool::new(false));
@@ -686,7 +686,7 @@ fn every_loss_of_the_kernels_events_is_in_some_packet() {
         passed_over += kernel["passed-over"].as_u64().expect("a number");
         let by_event = kernel["lost-by-event"].as_array().expect("a list").clone();
         let talk = test.ok("session destroy k").1;
-        // Of each of the events that lost most, how many: most first, and the same at the end.
+        // The counts of the events with the most losses, largest first, the same as at the end.
         let counts: Vec<u64> =
             by_event.iter().map(|of| of[1].as_u64().expect("a number")).collect();
         assert!(counts.is_sorted_by(|more, less| more >= less) && counts.len() <= 5, "{kernel}");

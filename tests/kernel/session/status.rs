@@ -14,7 +14,7 @@ fn listed(test: &KernelTest, session: &str) -> String {
     line.unwrap_or_else(|| panic!("no {session}: {list}")).to_owned()
 }
 
-/// Kills the recorder of a session; returns when the kernel has let go of all that it had.
+/// Kills the recorder of a session; returns when the kernel has released all its objects.
 fn kill(test: &KernelTest, session: &str) {
     let pid = test.status(session)["pid"].as_u64().expect("a number");
     let pid = u32::try_from(pid).expect("a process id");
@@ -121,7 +121,7 @@ fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
     let (list, talk) = test.ok("session list");
     assert!(list.is_empty() && talk.contains("there is no session"), "{list}{talk}");
 
-    // By one that takes its name, and by another one.
+    // By a session of its name, and by another one.
     begin("first");
     kill(&test, "k");
     begin("second");
@@ -172,8 +172,8 @@ fn a_cpu_that_comes_is_said_at_once() {
     assert!(talk.contains("1 CPU came while the kernel's events were recorded"), "{talk}");
 }
 
-/// RUN a session where a CPU seems not to be online at first, by the list of them, and calls on it.
-/// EXPECT them recorded: it was there, and so has buffers.
+/// RUN a session where a CPU seems to be offline at first, by the list of CPUs, and calls on it.
+/// EXPECT the calls recorded: the CPU existed, and so has buffers.
 #[test]
 fn a_cpu_that_was_offline_is_recorded_once_it_comes() {
     const SCRIPT: &str = "

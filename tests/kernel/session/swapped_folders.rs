@@ -283,7 +283,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     all.map(|path| (path.clone(), fs::read(path).ok())).collect()
 }
 
-/// RUN the start of a recording that has too few open files. EXPECT nothing of it to stay.
+/// RUN the start of a recording that has too few open files. EXPECT no remains of it.
 #[test]
 fn a_recording_without_open_files_leaves_nothing() {
     let Some(test) = KernelTest::new("ksession-descriptors") else { return };

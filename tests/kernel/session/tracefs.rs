@@ -309,7 +309,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let mut next = 0;
     let mut fill = |times: usize| {
         wait_for("a full disk", || {
-            // Few, so that most of them are drained before there are more than the buffers hold.
+            // Few, so that most are drained before the buffers are full.
             test.calls(next..next + 1000);
             next += 1000;
             said("cannot write kernel events: No space left on device") == times

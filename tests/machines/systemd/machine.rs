@@ -22,8 +22,8 @@ const SYSTEMD: [&str; 2] = ["/usr/lib/systemd/systemd", "/usr/share/pam-configs/
 /// Longest that a command in it takes, in seconds.
 const PATIENCE: &str = "60";
 
-/// The program that is recorded: `myapp count N` emits N events with the numbers from 0, `myapp
-/// serve` goes on.
+/// The recorded program: `myapp count N` emits N events with the numbers from 0, `myapp serve`
+/// emits until it is ended.
 const MYAPP: &str = r#"
 #include <stdlib.h>
 #include <string.h>

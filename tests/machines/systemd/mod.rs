@@ -56,8 +56,8 @@ fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     assert_eq!(machine.numbers(&second[1]).len(), 10);
 }
 
-/// RUN a program that goes on; kill -9 of the recorder. EXPECT another recorder, the first trace
-/// complete with everything up to its end, and the second from then on.
+/// RUN a program without an end; kill -9 of the recorder. EXPECT another recorder, a complete first
+/// trace with everything up to its end, and a second trace from then on.
 #[test]
 fn a_killed_recorder_comes_back_and_what_it_had_in_memory_is_written() {
     let Some(machine) = Machine::start("killed") else { return };
@@ -103,7 +103,7 @@ fn a_session_that_cannot_begin_fails_and_says_why() {
         assert_eq!(machine.property(&unit, "ActiveState"), "failed");
         assert_eq!(machine.property(&unit, "NRestarts"), "0");
         assert_eq!(machine.property(&unit, "ExecMainStatus"), "2");
-        // By its status: of lines that it wrote so soon, systemctl may show none.
+        // By its status: systemctl may not show lines that the recorder wrote so early.
         let shown = machine.run(&format!("systemctl status --no-pager --lines=0 {unit}")).stdout;
         let shown = String::from_utf8_lossy(&shown).into_owned();
         assert!(
@@ -145,8 +145,8 @@ fn services_that_are_locked_in_are_recorded() {
     assert_eq!(machine.property(WEB, "Result"), "success");
 }
 
-/// RUN a user's own unit; logout without and with lingering. EXPECT that the trace is whole when
-/// she is logged out, and that the session goes on where she lingers.
+/// RUN a user's own unit; logout without and with lingering. EXPECT that the trace is complete
+/// after the logout, and that the session goes on where the user lingers.
 #[test]
 fn a_user_s_session_ends_whole_with_the_logout_or_lingers() {
     let Some(machine) = Machine::start("user") else { return };
@@ -172,9 +172,9 @@ fn a_user_s_session_ends_whole_with_the_logout_or_lingers() {
     assert_eq!(machine.numbers(&traces(&machine, folder)[1]).len(), 10);
 }
 
-/// RUN a session of root's over a user's service; the user logs in, and out, with which systemd
-/// removes her window (RemoveIPC=); the service starts again. EXPECT all events of the first time,
-/// and from when it was seen on, of the second, in a part of its own.
+/// RUN a session of root's over a user's service; the user logs in, and out, upon which systemd
+/// removes the user's window (RemoveIPC=); the service starts again. EXPECT all events of the first
+/// window, and those of the second from its detection on, in a part of its own.
 #[test]
 fn a_window_that_a_logout_removes_ends_no_recording() {
     let Some(machine) = Machine::start("remove-ipc") else { return };
@@ -227,7 +227,8 @@ fn a_session_in_the_background_outlives_the_logout_or_ends_whole() {
 }
 
 /// RUN systemd-tmpfiles over a trace in /tmp, and over the folder of a user's sockets there, as if
-/// they were old, while they are in use and afterwards. EXPECT that it takes nothing from sessions.
+/// they were old, while they are in use and afterwards. EXPECT that it removes no files of
+/// sessions.
 #[test]
 fn files_of_sessions_in_tmp_are_not_cleaned_away() {
     let Some(machine) = Machine::start("tmp") else { return };

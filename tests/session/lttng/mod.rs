@@ -28,8 +28,8 @@ fn cases() -> Vec<Case> {
     case::all(&source_dir().join("crates/filter/cases"))
 }
 
-/// RUN each case as an event of LTTng-UST's with the same filter. EXPECT the case's answers, but
-/// for the listed differences, each of which is one.
+/// RUN each case as an event of LTTng-UST with the same filter. EXPECT the case's answers, except
+/// for the listed differences, each of which must occur.
 #[test]
 fn lttng_records_what_cases_say() {
     if let Some(missing) = PROGRAMS.iter().find(|program| !has(program)) {
@@ -53,7 +53,7 @@ fn lttng_records_what_cases_say() {
     println!("{} of {} cases judged", supported.len(), cases.len());
 }
 
-/// Enough cases are judged, and a wrong answer to any of them is found.
+/// Enough cases are judged, and a wrong answer to any of them is detected.
 #[test]
 fn a_wrong_answer_is_found() {
     let mut cases = cases();
