@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * libtrackway-dl.so: preloaded, it records which shared objects a program has loaded, and when it
- * loads and unloads more. Events and fields are named as LTTng-UST names them, so that analyses
- * that turn addresses into functions and lines work (babeltrace2's debug-info, Trace Compass).
+ * loads and unloads more. Events and fields have LTTng-UST's names, so that analyses that turn
+ * addresses into functions and lines work (babeltrace2's debug-info, Trace Compass).
  *
  *     lttng_ust_statedump   all objects, when the process starts; and again at its next dlopen() or
- *                           dlclose() if it has forked since, or a new session wants to know
+ *                           dlclose() after a fork, or after a new session has begun
  *     lttng_ust_dl          calls of dlopen(), dlmopen() and dlclose()
- *     lttng_ust_lib         objects that came and went by them, dependencies included
+ *     lttng_ust_lib         objects that these calls loaded and unloaded, dependencies included
  *
- * What is known of an object comes from its program headers in memory, but for its canonical path
- * and its debug link, for which the file is opened: by system calls, so that no other helper
- * records it. None of this can be called in a signal handler, nor can dlopen().
+ * The data about an object comes from its program headers in memory, except its canonical path and
+ * its debug link, for which the file is opened: by system calls, so that no other helper records
+ * it. None of this can be called in a signal handler, nor can dlopen().
  */
 #define _GNU_SOURCE
 #include "helper.h"
@@ -52,7 +52,7 @@ TRACKWAY_EVENT(lttng_ust_lib, debug_link, TRACKWAY_DEBUG_LINE,
     (ptr, baddr), (u32, crc), (str, filename));
 TRACKWAY_EVENT(lttng_ust_lib, unload, TRACKWAY_DEBUG_LINE, (ptr, baddr));
 
-/* --- What there is to know of an object ------------------------------------------------------ */
+/* --- Data about an object ------------------------------------------------------------------- */
 
 enum {
     BUILD_ID_MAX = 64,   /* bytes; linkers make 16 or 20 */
@@ -99,7 +99,7 @@ static void read_notes(struct object *object, const unsigned char *notes, size_t
     }
 }
 
-/* Where it is and what it is, from its program headers. */
+/* Address, size and build-id, from its program headers. */
 static void read_headers(struct object *object, uintptr_t bias, const ElfW(Phdr) * headers,
                          size_t count)
 {
@@ -166,7 +166,7 @@ static void read_debug_link(struct object *object, int file)
     }
 }
 
-/* Its path, canonical if the file can be opened, and what only the file says. */
+/* Its path, canonical if the file can be opened, and the data that only the file has. */
 static void read_file(struct object *object, const char *name)
 {
     char self[NAMES_MAX];
@@ -183,7 +183,7 @@ static void read_file(struct object *object, const char *name)
     }
     if (length >= 0)
         object->path[length] = 0;
-    else /* as LTTng names what is not a file, such as the vDSO */
+    else /* LTTng's name for an object without a file, such as the vDSO */
         snprintf(object->path, sizeof(object->path), "[%s]", is_program ? "program" : name);
 }
 
@@ -250,7 +250,7 @@ static const void *base_of(const struct dl_phdr_info *info)
     return object.baddr;
 }
 
-/* Sees one object; `records` points at whether one that was not known is recorded. */
+/* Visits one object; `records` points at whether a new one is recorded. */
 static int see(struct dl_phdr_info *info, size_t size, void *records)
 {
     size_t i, place = KNOWN_MAX;
@@ -306,7 +306,7 @@ static void update(int records)
 
 /* --- The state dump -------------------------------------------------------------------------- */
 
-/* Sessions (one bit each) and the process that have been told of all objects. */
+/* Sessions (one bit each) and the process that have a state dump of all objects. */
 static uint32_t told_sessions;
 static pid_t told_process;
 
@@ -343,7 +343,7 @@ static ASIDE void dump_if_wanted(void)
     }
 }
 
-/* --- What programs call ---------------------------------------------------------------------- */
+/* --- Wrapped functions ---------------------------------------------------------------------- */
 
 typedef void *(*dlopen_function)(const char *name, int flags);
 typedef void *(*dlmopen_function)(Lmid_t nsid, const char *name, int flags);
@@ -367,7 +367,7 @@ static void find_all(void)
     next_dlclose = (dlclose_function)find_next("dlclose");
 }
 
-/* libtrackway.so comes behind us in LD_PRELOAD, so its constructor has run. */
+/* libtrackway.so follows this helper in LD_PRELOAD, so its constructor has run. */
 __attribute__((constructor)) static void begin(void)
 {
     const int saved_errno = errno;
@@ -412,15 +412,15 @@ static int see_rpath(struct dl_phdr_info *info, size_t size, void *is_program)
 }
 
 /*
- * Whether it matters to dlopen() who calls it. Then we must not come between: we jump to the
- * function behind, and find out at the next call what it has loaded. $ORIGIN is the calling
- * object's folder. A name without a slash is looked for
+ * Returns true if the result of dlopen() depends on the calling object. Then the helper must not
+ * come between: it jumps to the next function, and records at the next call which objects that has
+ * loaded. $ORIGIN is the calling object's folder. A name without a slash is looked up
  *
- *  -  where the calling object's DT_RUNPATH says;
- *  -  else where the DT_RPATH says that it has, or that the object has that needs it, and so on:
- *     the loader does not tell who they are, but most processes have no object with a DT_RPATH,
- *     except for the program, whose DT_RPATH serves everybody;
- *  -  in the system's folders, unless the calling object does not want them (-z nodefaultlib).
+ *  -  in the calling object's DT_RUNPATH;
+ *  -  else in the DT_RPATH of that object, of the object that needs it, and so on: the loader does
+ *     not tell which these are, but most processes have no object with a DT_RPATH, except for the
+ *     program, whose DT_RPATH applies to all objects;
+ *  -  in the system's folders, unless the calling object excludes them (-z nodefaultlib).
  */
 static int depends_on_caller(const char *name, void *caller)
 {
@@ -435,7 +435,7 @@ static int depends_on_caller(const char *name, void *caller)
            dl_iterate_phdr(see_rpath, &is_program);
 }
 
-/* Of what dlopen() has returned. Whether there is anything to record of it. */
+/* Returns true if there is anything to record of a dlopen() that returned this handle. */
 static int read_handle(struct object *object, void *handle)
 {
     struct link_map *map;
@@ -467,7 +467,7 @@ static ASIDE void *recorded_dlopen(dlopen_function function, const char *name, i
     return handle;
 }
 
-/* Records what has come and gone since, unseen. */
+/* Records the objects that were loaded and unloaded since, outside of wrapped calls. */
 static ASIDE void catch_up(void)
 {
     const int saved_errno = errno;
@@ -557,8 +557,8 @@ EXPORTED int dlclose(void *handle)
 }
 
 /*
- * Whether this process has one thread: the folder of its threads has a link for itself, one for its
- * parent, and one for each. No, if that cannot be known.
+ * Returns true if this process has one thread: the folder of its threads has a link for itself, one
+ * for its parent, and one for each thread. Returns false if the folder cannot be read.
  */
 static int is_alone(void)
 {
@@ -567,10 +567,10 @@ static int is_alone(void)
 }
 
 /*
- * What a last dlopen() that we did not come between has loaded. exit() itself does not wait for the
- * lock that dl_iterate_phdr() takes, so we must not where that could be for ever: in a child of
- * fork, where the thread that had it may be missing, and where there are other threads, one of
- * which may wait in there for this one.
+ * Records the objects of a last dlopen() to which the helper had to jump. exit() itself does not
+ * wait for the lock that dl_iterate_phdr() takes. So the helper must not where the wait could last
+ * for ever: in a child of fork, where the thread that held the lock may be missing, and with other
+ * threads, one of which may wait inside the lock for this one.
  */
 __attribute__((destructor)) static void end(void)
 {

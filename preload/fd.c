@@ -28,10 +28,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* `fd` is -1 where the call failed, and `error` then what errno is; else `error` is 0. */
+/* `fd` is -1 where the call failed, and `error` is then errno; else `error` is 0. */
 TRACKWAY_EVENT(trackway_fd, open, TRACKWAY_DEBUG_LINE,
     (i32, fd), (i32, error), (i32, dirfd), (x32, flags), (str, path));
-/* What is closed is recorded before it is: afterwards another thread may get, and record, the same
+/* A close is recorded before it happens: afterwards another thread may get, and record, the same
  * number. */
 TRACKWAY_EVENT(trackway_fd, close, TRACKWAY_DEBUG_LINE, (i32, fd));
 TRACKWAY_EVENT(trackway_fd, close_range, TRACKWAY_DEBUG_LINE,
@@ -55,7 +55,7 @@ enum { KIND_EVENTFD, KIND_EPOLL, KIND_TIMERFD, KIND_SIGNALFD, KIND_MEMFD, KIND_I
 
 #define ERROR(result) ((result) < 0 ? errno : 0)
 
-/* --- Where a function of the C library is not known ------------------------------------------ */
+/* --- Fallbacks without a function of the C library -------------------------------------------- */
 
 /* It lacks it; or a resolver of an indirect function makes a call before we are relocated. */
 static int missing(void)
@@ -72,7 +72,7 @@ static void *missing_pointer(void)
     return NULL;
 }
 
-/* What such resolvers do call, to read /proc/cpuinfo and the like: by the bare system call. */
+/* These resolvers do call this one, to read /proc/cpuinfo and the like: by the bare system call. */
 static long early_system_call(long number, long a, long b, long c, long d)
 {
 #if defined(__x86_64__)
@@ -174,7 +174,7 @@ WRAP_OPEN(open64)
 WRAP_OPENAT(openat)
 WRAP_OPENAT(openat64)
 
-/* What programs call that were compiled with _FORTIFY_SOURCE. */
+/* Functions of programs that were compiled with _FORTIFY_SOURCE. */
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
 int __openat_2(int dirfd, const char *path, int flags);
@@ -221,7 +221,7 @@ WRAP_MKSTEMP(mkstemps64, 0, (char *path, int suffix), (path, suffix))
 WRAP_MKSTEMP(mkostemps, flags, (char *path, int suffix, int flags), (path, suffix, flags))
 WRAP_MKSTEMP(mkostemps64, flags, (char *path, int suffix, int flags), (path, suffix, flags))
 
-/* The path is the object's name, which is that of a file in /dev/shm. */
+/* The path is the object's name, a file in /dev/shm. */
 WRAP(int, shm_open, missing, (const char *name, int flags, mode_t mode), (name, flags, mode),
      ON(trackway_fd, open),
      const int fd = function(name, flags, mode);
@@ -234,7 +234,8 @@ WRAP(int, posix_openpt, missing, (int flags), (flags), ON(trackway_fd, open),
 
 /* --- Streams --------------------------------------------------------------------------------- */
 
-/* The flags that fopen(3) says a mode stands for; `c`, `m` and a character set are glibc's own. */
+/* The flags that fopen(3) documents for a mode; `c`, `m` and a character set are extensions of
+ * glibc. */
 static int flags_of(const char *mode)
 {
     int flags = *mode == 'r' ? O_RDONLY : O_WRONLY | O_CREAT | (*mode == 'a' ? O_APPEND : O_TRUNC);
@@ -264,7 +265,7 @@ static int fd_of(FILE *stream)
          FILE *const stream = function(path, mode);                                               \
          record_open(fd_of(stream), AT_FDCWD, flags_of(mode), path);                              \
          return stream;)
-/* Closes, then opens. Without a path it changes the mode of what is open. */
+/* Closes, then opens. Without a path it changes the mode of the open file. */
 #define WRAP_FREOPEN(name)                                                                        \
     WRAP(FILE *, name, missing_pointer, (const char *path, const char *mode, FILE *stream),       \
          (path, mode, stream), ON(trackway_fd, open) || ON(trackway_fd, close),                   \
@@ -396,7 +397,7 @@ WRAP(int, accept4, missing,
      trackway(trackway_fd, accept, accepted, ERROR(accepted), fd, (uint32_t)flags);
      return accepted;)
 
-/* --- What else is a descriptor --------------------------------------------------------------- */
+/* --- Other kinds of descriptors --------------------------------------------------------------- */
 
 #define WRAP_CREATE(name, kind, given, parameters, arguments)                                     \
     WRAP(int, name, missing, parameters, arguments, ON(trackway_fd, create),                      \

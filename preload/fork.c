@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * libtrackway-fork.so: preloaded, it records how a program that was not instrumented makes
- * processes, becomes other programs, and ends. (LTTng-UST's library of that name records nothing:
- * programs that fork need it to be traced at all. Trackway needs no such thing.)
+ * processes, executes other programs, and ends. (LTTng-UST's library of that name records nothing:
+ * programs that fork need it to be traced at all. Trackway needs no such library.)
  *
- * Processes that the C library makes inside itself (popen, system) are not seen; what they execute
- * is, if it is recorded.
+ * Processes that the C library makes inside itself (popen, system) are not recorded; the programs
+ * that they execute are, if they are recorded.
  *
- * These functions may be called in signal handlers and by children of vfork, but for exit(). So
- * nothing is kept across a call.
+ * These functions, except exit(), may be called in signal handlers and by children of vfork. So
+ * they keep no state across a call.
  */
 #define _GNU_SOURCE
 #include "helper.h"
@@ -21,7 +21,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* A process was made, or not: `child` is -1 then, and `error` what errno is. In the parent. */
+/* A process was made, or not: `child` is -1 then, and `error` is errno. In the parent. */
 TRACKWAY_EVENT(trackway_fork, fork, TRACKWAY_DEBUG_LINE, (i32, child), (i32, error));
 /* The first thing that it does. In a child of fork, _Fork or forkpty. */
 TRACKWAY_EVENT(trackway_fork, child, TRACKWAY_DEBUG_LINE, (i32, parent));
@@ -79,9 +79,9 @@ WRAP(int, forkpty, missing,
      return record_fork(function(terminal, name, modes, size));)
 
 /*
- * The child returns from here first and then uses this stack as it likes, before the parent
- * returns from it. So there must be nothing on it: what is recorded is recorded by a call, and then
- * this is a jump to the function behind, which knows how to keep its return address.
+ * The child returns from here first and then uses this stack freely, before the parent returns from
+ * it. So the stack must be empty here: a call records the event, and then this function jumps to
+ * the next one, which saves its return address itself.
  */
 NEXT(vfork, missing)
 static ASIDE void record_vfork(void)
@@ -97,7 +97,7 @@ __asm__(".text\n"
         "vfork:\n"
         ".cfi_startproc\n"
         "endbr64\n"       /* it is called through pointers, where branches are tracked */
-        "subq $8, %rsp\n" /* calls want 16 bytes' alignment */
+        "subq $8, %rsp\n" /* calls need an alignment of 16 bytes */
         ".cfi_adjust_cfa_offset 8\n"
         "call trackway_vfork_next\n"
         "addq $8, %rsp\n"
@@ -175,7 +175,7 @@ EXPORTED int clone(int (*function)(void *), void *stack, int flags, void *argume
     return child;
 }
 
-/* POSIX has the error in the result; it may be one of what comes before the path is read. */
+/* POSIX has the error in the result; it may come from a step before the path is read. */
 #define WRAP_SPAWN(name)                                                                          \
     WRAP(int, name, missing,                                                                      \
          (pid_t *restrict child, const char *restrict path,                                       \
@@ -225,7 +225,7 @@ static uint32_t count(char *const argv[])
     return argc;
 }
 
-/* It does not come back if it succeeds, so all of it is asked for before. */
+/* It does not return if it succeeds, so everything is checked before. */
 #define EXEC_ON (ON(trackway_fork, exec) || ON(trackway_fork, exec_failed))
 #define WRAP_EXEC(name, dirfd, path, parameters, arguments)                                       \
     WRAP(int, name, missing, parameters, arguments, EXEC_ON,                                      \
@@ -248,8 +248,8 @@ WRAP_EXEC(execveat, dirfd, path,
           (dirfd, path, argv, envp, flags))
 
 /*
- * Those with a list do what the C library's do: make an array of it, on the stack, and call the one
- * with the array; here that is ours, so it is recorded there.
+ * The forms with a list do the same as the C library's: they make an array of it on the stack, and
+ * call the form with the array. Here that is the helper's form, so the call is recorded there.
  */
 #define COUNT_LIST(first, arguments, argc)                                                        \
     do {                                                                                          \

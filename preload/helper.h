@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the preload helpers share. docs/guides/preload.md says how a helper is written, and why.
+ * Common parts of the preload helpers. docs/guides/preload.md describes how to write a helper, and
+ * why so.
  *
  * A helper is one C file, compiled to one library, that exports the functions which it wraps and
  * nothing else. Its functions are called in any thread and at any time: by the dynamic loader
@@ -19,7 +20,7 @@
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
-/* What runs only while events are on: out of line, so that the way while they are off is short. */
+/* Code that runs only while events are on: out of line, so that the disabled path is short. */
 #define ASIDE __attribute__((noinline))
 /* Thread-local, in the static block: the other models allocate when a thread first comes by. */
 #define THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
@@ -31,10 +32,10 @@
 #define ON(provider, name) UNLIKELY(trackway_enabled(provider, name))
 
 /*
- * Whether the loader has relocated this library. The loader runs resolvers of indirect functions
- * (STT_GNU_IFUNC) of libraries behind ours before that, and what such a resolver calls may be ours.
- * Until then nothing but this file's own functions and static data may be used: no function of the
- * C library, no errno, no event.
+ * Returns true if the loader has relocated this library. Before that, the loader runs resolvers of
+ * indirect functions (STT_GNU_IFUNC) of libraries that follow this one, and such a resolver may
+ * call a function of the helper. Until then only this file's own functions and static data may be
+ * used: no function of the C library, no errno, no event.
  */
 static inline int is_relocated(void)
 {
@@ -42,16 +43,16 @@ static inline int is_relocated(void)
     return self == (const void *)&self;                           /* needs none */
 }
 
-/* Any function; to be cast to what it is. */
+/* Any function; to be cast to its type. */
 typedef void (*any_function)(void);
 
 /*
- * The function NAME behind ours: that of the C library, or of another preloaded library. Null if
- * there is none. Keeps errno.
+ * The next function NAME after the helper's: that of the C library, or of another preloaded
+ * library. Null if there is none. Keeps errno.
  *
- * Of some functions glibc has two versions, and which one dlsym() gives has varied; the old one,
- * which is for programs that were linked before it was replaced, works on other structures. We are
- * called for either, and pass all calls on to today's.
+ * Some functions have two versions in glibc, and dlsym() has not always returned the same one. The
+ * old version, for programs that were linked before it was replaced, works on other structures. The
+ * helper is called for either, and passes all calls on to the current one.
  */
 static inline any_function find_next(const char *name)
 {
@@ -95,11 +96,11 @@ static inline __attribute__((unused)) any_function look_up(any_function *found, 
 }
 
 /*
- * Defines NAME_next(), the function NAME behind ours, to be cast to what it is; INSTEAD serves
- * while it is not known. NAME_found is null until then: no event may be touched before.
+ * Defines NAME_next(), the next function NAME after the helper's, to be cast to its type; INSTEAD
+ * serves until it is looked up. NAME_found is null until then: no event may be touched before.
  *
- * It is looked up by a constructor: dlsym() waits for the loader, and a thread that calls us may
- * hold what the loader waits for.
+ * A constructor looks it up: dlsym() waits for the loader, and a thread that calls the helper may
+ * hold the lock for which the loader waits.
  */
 #define NEXT(name, instead)                                                                       \
     static any_function name##_found;                                                             \
@@ -113,14 +114,14 @@ static inline __attribute__((unused)) any_function look_up(any_function *found, 
     }
 
 /*
- * What a program passes need not be readable: it may count on an error, and which one it gets is
- * the C library's, the kernel's or a seccomp filter's choice. What a call that succeeded has read
- * can be read; all else is to be asked for here.
+ * A program may pass unreadable memory: it may count on an error, and the C library, the kernel or
+ * a seccomp filter chooses the error. Memory that a successful call has read is readable; all other
+ * memory must be checked here.
  *
- * The kernel tries, in rt_sigprocmask(): it reads eight bytes, and then refuses to do what is no
- * operation. It is the cheapest call that does nothing but read (no descriptor, no name), and
- * sandboxes that kill let it through, because whoever handles signals needs it; access() and
- * process_vm_readv() they need not. Any other answer, such as a filter's, counts as "no".
+ * The kernel performs the check, in rt_sigprocmask(): it reads eight bytes, and then refuses an
+ * invalid operation. This is the cheapest call that only reads (no descriptor, no name). Sandboxes
+ * that kill let it through, because every program with signal handlers needs it; they may forbid
+ * access() and process_vm_readv(). Any other result, such as a filter's, counts as "no".
  */
 enum { SMALLEST_PAGE = 4096, NO_OPERATION = -1, KERNEL_SIGSET_SIZE = 8 };
 
@@ -159,7 +160,7 @@ static inline const char *readable(const char *string)
  * WRAP(RESULT, NAME, INSTEAD, (PARAMETERS), (ARGUMENTS), IS_ON, CODE)
  *
  * Exports the function NAME, which has parameters and a result. While IS_ON is false it jumps to
- * the function behind; else it executes CODE, in which that is `function`.
+ * the next function; else it executes CODE, in which that function is `function`.
  */
 #define WRAP(result, name, instead, parameters, arguments, is_on, ...)                            \
     WRAP_AS(EXPORTED, name, result, name, instead, parameters, arguments, is_on, __VA_ARGS__)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * libtrackway-libc.so: preloaded, it records the memory allocations of a program that was not
- * instrumented. Events and fields are named as LTTng-UST's lttng_ust_libc names them, so that the
- * analyses people have work on them.
+ * instrumented. Events and fields have the names of LTTng-UST's lttng_ust_libc, so that existing
+ * analyses work on them.
  *
- * Allocation functions are called by the dynamic loader before any constructor, and by whatever
- * else runs in a process. So nothing here allocates, does input or output, or takes a lock, and
- * the one thread-local is in the static TLS block. What is allocated while the real functions are
- * unknown (by resolvers of indirect functions, by dlsym() itself) comes out of a small static pool
- * and is never given back.
+ * The dynamic loader calls allocation functions before any constructor, and so does all other code
+ * of a process. So nothing here allocates, does input or output, or takes a lock, and the one
+ * thread-local is in the static TLS block. Allocations before the real functions are looked up (by
+ * resolvers of indirect functions, by dlsym() itself) come out of a small static pool and are never
+ * freed.
  *
  * C++'s new and delete call malloc and free, and strdup, getline and reallocarray do so too.
  */
@@ -35,8 +35,8 @@ typedef void (*free_function)(void *memory);
 typedef int (*posix_function)(void **memory, size_t alignment, size_t size);
 
 /*
- * The functions behind ours: the C library's, or those of another preloaded allocator. Null while
- * unknown. They are valid one by one, so they may be read without any order.
+ * The next functions after the helper's: the C library's, or those of another preloaded allocator.
+ * Null until they are looked up. Each is valid by itself, so they may be read without any order.
  */
 static struct {
     allocate_function malloc;
@@ -51,8 +51,9 @@ static struct {
 #define BEHIND(name) __atomic_load_n(&next.name, __ATOMIC_RELAXED)
 
 /*
- * How deep this thread is in our functions, while their events are on. Only the outermost call is
- * recorded: what an allocator or the recording itself allocates is no business of the program's.
+ * Depth of this thread's calls of the helper's functions, while their events are on. Only the
+ * outermost call is recorded: allocations inside an allocator or inside the recording are not the
+ * program's.
  */
 static THREAD_LOCAL unsigned depth;
 
@@ -81,9 +82,9 @@ static size_t pool_size(const void *memory)
 }
 
 /*
- * Zeroed memory, or null with ENOMEM. Any thread: each takes its bytes by one exchange, and nobody
- * ever gives back. (Who adds first, and subtracts if it was too much, moves the end back to below
- * what others have taken meanwhile.)
+ * Zeroed memory, or null with ENOMEM. Any thread: each takes its bytes by one exchange, and the
+ * pool never gets bytes back. (A thread that added first, and subtracted if that was too much,
+ * would move the end back below bytes that other threads have taken meanwhile.)
  */
 static void *pool_allocate(size_t alignment, size_t size)
 {
@@ -94,7 +95,7 @@ static void *pool_allocate(size_t alignment, size_t size)
         const size_t taken = sizeof(block) + alignment - 1 + size;
         size_t start = __atomic_load_n(&pool_used, __ATOMIC_RELAXED);
         int is_taken = 0;
-        /* Who loses has seen the pool become smaller, so it ends. */
+        /* A thread that loses the exchange has found a smaller pool, so the loop ends. */
         while (!is_taken && taken <= POOL_SIZE - start)
             is_taken = __atomic_compare_exchange_n(&pool_used, &start, start + taken, 0,
                                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -117,8 +118,8 @@ enum { UNRESOLVED, RESOLVING, RESOLVED };
 static int resolution; /* RESOLVED is stored with release order, after all of `next` */
 
 /*
- * Whether `next` is known. The first caller looks it up; those who come meanwhile, which includes
- * dlsym() itself, get memory from the pool.
+ * Returns true if `next` is looked up. The first caller looks it up; calls meanwhile, which include
+ * those of dlsym() itself, get memory from the pool.
  */
 static ASIDE int resolve(void)
 {
@@ -152,15 +153,16 @@ __attribute__((constructor)) static void resolve_early(void)
     (void)resolve();
 }
 
-/* What a call does that found BEHIND(name) unknown. It is not recorded: no event is on so early. */
+/* Serves a call for which the next function is not looked up. It is not recorded: no event is on so
+ * early. */
 #define EARLY(name, alignment, size, ...)                                                         \
     (resolve() && BEHIND(name) ? BEHIND(name)(__VA_ARGS__) : pool_allocate(alignment, size))
 
-/* --- What programs call ---------------------------------------------------------------------- */
+/* --- Wrapped functions ---------------------------------------------------------------------- */
 
 /*
- * While the event is off, a call costs a load and a branch more than the event itself does, and a
- * jump to the function behind: each function has its other ways in functions of their own.
+ * While the event is off, a call costs a load and a branch in addition to the event itself, and a
+ * jump to the next function: each function has its other paths in functions of their own.
  */
 
 static ASIDE void *record_malloc(allocate_function function, size_t size)
@@ -362,7 +364,7 @@ EXPORTED int posix_memalign(void **out, size_t alignment, size_t size)
     return function(out, alignment, size);
 }
 
-/* --- Obsolete, but what they return is freed like anything else: recorded as memalign, too --- */
+/* --- Obsolete, but free() takes their results: recorded as memalign, too ---------------------- */
 
 static ASIDE void *record_pages(allocate_function function, size_t size)
 {

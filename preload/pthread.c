@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * libtrackway-pthread.so: preloaded, it records how the threads of a program that was not
- * instrumented wait for each other. Mutexes are recorded as LTTng-UST's lttng_ust_pthread names
- * them; condition variables, read-write locks, semaphores and barriers, which LTTng does not
- * record, under the provider trackway_pthread. C11's mtx_ and cnd_ functions are recorded as the
- * POSIX functions that they are, with POSIX's numbers of errors.
+ * instrumented wait for each other. Mutexes have the names of LTTng-UST's lttng_ust_pthread;
+ * condition variables, read-write locks, semaphores and barriers, which LTTng does not record, have
+ * the provider trackway_pthread. C11's mtx_ and cnd_ functions are recorded as the equivalent POSIX
+ * functions, with POSIX's numbers of errors.
  *
  * These functions are called in constructors, in allocators and in the loader's own calls, and
  * sem_post() in signal handlers. So nothing here allocates or does input or output, and the one
  * thread-local is in the static TLS block.
  *
  * A thread may be cancelled while it waits for a condition variable or a semaphore. So those
- * functions keep no state across the call, and need nothing to be undone: a begin without an end
- * says that the thread did not come back. Nobody is cancelled in a lock; but a signal handler may
- * run there, post a semaphore, and leave by siglongjmp().
+ * functions keep no state across the call, and need no cleanup: a begin without an end means that
+ * the thread did not return. A thread is never cancelled in a lock; but a signal handler may run
+ * there, post a semaphore, and leave by siglongjmp().
  *
- * The order of the trace is the order of what happened: what gives something away or wakes somebody
- * is recorded before it does, what gets something or is woken is recorded after. So what one thread
- * gave comes before what another got of it, and no lock has two holders.
+ * The order of the trace is the order of the actions. A call that releases an object or wakes a
+ * thread is recorded before it does so; a call that acquires an object or is woken is recorded
+ * after it. So a release comes before the acquisition that it allows, and no lock has two holders.
  */
 #define _GNU_SOURCE
 #include "helper.h"
@@ -35,8 +35,8 @@ TRACKWAY_EVENT(lttng_ust_pthread, pthread_mutex_unlock, TRACKWAY_DEBUG_LINE,
     (ptr, mutex), (i32, status));
 
 /*
- * What can wait has two events; the first of a wait on a condition variable also says that the
- * mutex is released, the second that it is held again.
+ * A call that can wait has two events. The first event of a wait on a condition variable also means
+ * that the mutex is released, the second that it is held again.
  */
 TRACKWAY_EVENT(trackway_pthread, cond_wait_begin, TRACKWAY_DEBUG_LINE, (ptr, cond), (ptr, mutex));
 TRACKWAY_EVENT(trackway_pthread, cond_wait_end, TRACKWAY_DEBUG_LINE,
@@ -57,8 +57,7 @@ TRACKWAY_EVENT(trackway_pthread, rwlock_trywrlock, TRACKWAY_DEBUG_LINE,
 TRACKWAY_EVENT(trackway_pthread, rwlock_unlock, TRACKWAY_DEBUG_LINE,
     (ptr, rwlock), (i32, status));
 
-/* For semaphores the status is an error number, too: what errno is after the call, 0 if it
- * succeeded. */
+/* For semaphores the status is an error number, too: errno after the call, 0 if it succeeded. */
 TRACKWAY_EVENT(trackway_pthread, sem_wait_begin, TRACKWAY_DEBUG_LINE, (ptr, sem));
 TRACKWAY_EVENT(trackway_pthread, sem_wait_end, TRACKWAY_DEBUG_LINE, (ptr, sem), (i32, status));
 TRACKWAY_EVENT(trackway_pthread, sem_trywait, TRACKWAY_DEBUG_LINE, (ptr, sem), (i32, status));
@@ -70,25 +69,25 @@ TRACKWAY_EVENT(trackway_pthread, barrier_wait_end, TRACKWAY_DEBUG_LINE,
     (ptr, barrier), (i32, status));
 
 /*
- * Only outermost calls are recorded: that another preloaded library, or the recording itself, takes
- * a lock within a lock is no business of the program's. This is the stack address of the thread's
- * call that is being recorded, or null. What is further down the stack is within it. What is not is
- * another stack's, or the call was left by a jump, and its frame is no more.
+ * Only outermost calls are recorded: locks inside another preloaded library, or inside the
+ * recording, are not the program's. This is the stack address of the thread's call that is being
+ * recorded, or null. A call further down the stack is within it. Any other call is on another
+ * stack, or the recorded call was left by a jump, and its frame is gone.
  */
 static THREAD_LOCAL uintptr_t outermost;
 
 #define FRAME ((uintptr_t)__builtin_frame_address(0))
 #define IS_OUTERMOST (FRAME >= outermost)
 
-/* --- The functions behind ours --------------------------------------------------------------- */
+/* --- The next functions --------------------------------------------------------------------- */
 
 /* glibc's own names; weak, because they may go away. They serve while dlsym() is at work. */
 int __pthread_mutex_lock(pthread_mutex_t *mutex) __attribute__((weak));
 int __pthread_mutex_trylock(pthread_mutex_t *mutex) __attribute__((weak));
 int __pthread_mutex_unlock(pthread_mutex_t *mutex) __attribute__((weak));
 
-/* Serves where there is no function to call: before relocation, when there is one thread that
- * nobody keeps waiting, and in C libraries that lack it. */
+/* Serves where there is no function to call: before relocation, when the only thread need not wait,
+ * and in C libraries that lack it. */
 static int missing(void)
 {
     return is_relocated() ? ENOSYS : 0;
@@ -104,10 +103,10 @@ MUTEX_INSTEAD(pthread_mutex_trylock)
 MUTEX_INSTEAD(pthread_mutex_unlock)
 
 /*
- * Lets what was got be got before an event says so: the library reads the processor's clock by an
- * instruction that processors may execute earlier, while what is in front of it still waits for
- * memory (Intel's manual, volume 2, RDTSC; AMD's, volume 3), some tens of ns. Then who had the lock
- * before could seem to give it back later than that. All other events can do without.
+ * Completes an acquisition before its event. The library reads the processor's clock by an
+ * instruction that processors may execute earlier, while the instructions before it still wait for
+ * memory (Intel's manual, volume 2, RDTSC; AMD's, volume 3), some tens of ns. Then the previous
+ * holder could seem to release the lock later than that. Other events do not need this.
  */
 static inline void settle(void)
 {
@@ -118,7 +117,7 @@ static inline void settle(void)
 #endif
 }
 
-/* Ways to record a call, CALL, of `function`. STATUS makes a POSIX status of what it returned. */
+/* Ways to record a call, CALL, of `function`. STATUS makes a POSIX status of its result. */
 
 /* Something is acquired: an event before and one after. */
 #define ACQUIRING(provider, name, object, STATUS, call)                                           \
@@ -145,8 +144,8 @@ static inline void settle(void)
     outermost = 0;                                                                                \
     return result;
 
-/* Something is given away: an event before, when the status is not known but as good as certain;
- * and a second one in the case that it was not. */
+/* A release: an event before it, when the status is almost certain but not known; and a second
+ * event if the status was another one. */
 #define RELEASING(provider, name, object, STATUS, call)                                           \
     int result;                                                                                   \
     if (!IS_OUTERMOST)                                                                            \
@@ -195,8 +194,8 @@ static int c11_status(int result)
 
 /* --- Mutexes --------------------------------------------------------------------------------- */
 
-/* Locks with a time limit are recorded as locks, so that whoever pairs locks and unlocks has all of
- * them; the status says whether the time ran out. */
+/* Locks with a time limit are recorded as locks, so that a tool that pairs locks and unlocks has
+ * all of them; the status shows whether the time ran out. */
 
 #define MUTEX_LOCK_ON                                                                             \
     EITHER_ON(lttng_ust_pthread, pthread_mutex_lock_req, pthread_mutex_lock_acq)
@@ -316,11 +315,13 @@ WRAP(int, pthread_barrier_wait, missing, (pthread_barrier_t * barrier), (barrier
 /* --- Jumps ----------------------------------------------------------------------------------- */
 
 /*
- * Who leaves a lock by a jump is outside of it. The stack address alone does not say so where the
- * thread goes on further down than it was; so that is all there is for jumps that are not the C
- * library's: what such a thread locks down there is not recorded until it has locked further up.
+ * A thread that leaves a lock by a jump is outside of it. The stack address alone does not show
+ * that where the thread continues further down than it was. For jumps other than the C library's
+ * there is no more information: locks that such a thread takes down there are not recorded until it
+ * has taken one further up.
  *
- * Under names of our own in here: <setjmp.h> has several ideas of these, and compilers, too.
+ * The functions have their own names here: <setjmp.h> declares these in several ways, and so do
+ * compilers.
  */
 static void no_jump(void)
 {

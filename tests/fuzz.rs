@@ -1,5 +1,6 @@
-//! The fuzzers' targets without a fuzzer: every kept input, and some changes of each, must be read
-//! without a panic, within the target's bounds on work and memory. `make fuzz` looks for more.
+//! The fuzzers' targets without a fuzzer: every input of the corpus, and some changes of each, must
+//! be read without a panic, within the target's bounds on work and memory. `make fuzz` searches
+//! further.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,9 +30,9 @@ fn check(target: &Target, bytes: &[u8]) {
 }
 
 /// Says which input it was when a target panics under it.
-struct Told<'text>(&'text PathBuf, Option<u64>);
+struct ReportOnPanic<'text>(&'text PathBuf, Option<u64>);
 
-impl Drop for Told<'_> {
+impl Drop for ReportOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the input: {:?}, change {:?}", self.0, self.1);
@@ -44,12 +45,12 @@ fn smoke(name: &str) {
     let corpus = corpus(target);
     assert!(!corpus.is_empty(), "no inputs for {name}");
     for (path, bytes) in &corpus {
-        let _told = Told(path, None);
+        let _report = ReportOnPanic(path, None);
         check(target, bytes);
     }
     for (path, bytes) in &corpus {
         for seed in 0..CHANGES {
-            let _told = Told(path, Some(seed));
+            let _report = ReportOnPanic(path, Some(seed));
             check(target, &mutated(bytes, seed));
         }
     }

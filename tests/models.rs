@@ -1,14 +1,14 @@
-//! The Promela models in `models/`, in their short form (docs/models.md): what must hold holds, and
+//! The Promela models in `models/`, in their short form (docs/models.md): every property holds, and
 //! every seeded bug is caught.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use trackway_tests::{World, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, skipped, source_dir};
 
 /// Checks one model with `scripts/models` of the checkout `at`, if that can be done here.
-fn check(world: &World, at: &Path, model: &str) -> Option<Output> {
+fn check(fixture: &Fixture, at: &Path, model: &str) -> Option<Output> {
     if std::env::var_os("TRACKWAY_SOURCE_DIR").is_some() {
         skipped("what models show does not depend on who runs them");
         return None;
@@ -21,16 +21,16 @@ fn check(world: &World, at: &Path, model: &str) -> Option<Output> {
     }
     let output = Command::new(at.join("scripts/models"))
         .args(["short", model])
-        .env("CARGO_TARGET_DIR", world.path("target"))
+        .env("CARGO_TARGET_DIR", fixture.path("target"))
         .output()
         .expect("scripts/models runs");
     Some(output)
 }
 
-/// Whether all is as expected, and something was looked at.
+/// Checks that the model checker reports the expected outcome and has examined some states.
 fn is_as_expected(model: &str) {
-    let world = World::new(&format!("models-{model}"));
-    let Some(output) = check(&world, &source_dir(), model) else { return };
+    let fixture = Fixture::new(&format!("models-{model}"));
+    let Some(output) = check(&fixture, &source_dir(), model) else { return };
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let results = |kind: &str, result: &str| {
@@ -39,7 +39,7 @@ fn is_as_expected(model: &str) {
     };
     assert!(results(" holds ", "  holds") > 0, "{text}");
     assert!(results(" mutation ", "  caught") >= 4, "{text}");
-    let left = fs::read_dir(world.path("target").join("models")).expect("its folder").count();
+    let left = fs::read_dir(fixture.path("target").join("models")).expect("its folder").count();
     assert_eq!(left, 0, "left behind in target/models");
 }
 
@@ -65,18 +65,18 @@ fn ours_by_claim_is_as_expected() {
 
 /// A model that went wrong, or that lost its bug, ends the script with an error.
 #[test]
-fn what_is_not_as_expected_is_said() {
-    let world = World::new("models-wrong");
+fn unexpected_outcomes_are_reported() {
+    let fixture = Fixture::new("models-wrong");
     for folder in ["models", "scripts"] {
-        fs::create_dir(world.path(folder)).unwrap();
+        fs::create_dir(fixture.path(folder)).unwrap();
     }
-    fs::copy(source_dir().join("scripts/models"), world.path("scripts/models")).unwrap();
+    fs::copy(source_dir().join("scripts/models"), fixture.path("scripts/models")).unwrap();
     let good = fs::read_to_string(source_dir().join("models/k42.pml")).expect("the model");
     let wrong = format!("#define MUTATION_TORN_COUNT\n{good}");
     let blind = good.replace("assert(", "skip; (true || ");
     for (text, expected) in [(wrong, "caught  <== not"), (blind, "holds  <== not")] {
-        fs::write(world.path("models/k42.pml"), text).unwrap();
-        let Some(output) = check(&world, &world.path("."), "k42") else { return };
+        fs::write(fixture.path("models/k42.pml"), text).unwrap();
+        let Some(output) = check(&fixture, &fixture.path("."), "k42") else { return };
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(expected), "{said}");

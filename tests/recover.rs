@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 use shared::{Group, Lane, Orders, Shared, Word};
 use trace::{Complaints, Stream};
 use trackway_testkit::Random;
-use trackway_tests::{Summary, World, skipped};
+use trackway_tests::{Fixture, Summary, skipped};
 
-/// Longer than any of these takes; the program ends by itself after it.
+/// Longer than any of these takes; the program ends by itself after that time.
 const LONG_MS: u64 = 60_000;
-/// How long the slowest thing that is waited for may take.
+/// Longest time that a test waits for the slowest condition.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Enough memory for all that a scene records before it is cut short.
 const ROOMY: [&str; 2] = ["--buffer-size=64M", "--sub-buffers=64"];
@@ -37,7 +37,7 @@ const BODY_MAX: u64 = 512;
 
 /// A program that is being recorded.
 struct Scene {
-    world: World,
+    fixture: Fixture,
     shared: Shared,
     group: Group,
     trace: PathBuf,
@@ -53,21 +53,21 @@ impl Scene {
     }
 
     fn start(seed: u64, role: &str, claiming: bool, options: &[&str], orders: Orders) -> Self {
-        let world = World::new("recover");
-        let program = shared::compile_workload(&world);
-        let shared = Shared::new(&world, &orders);
+        let fixture = Fixture::new("recover");
+        let program = shared::compile_workload(&fixture);
+        let shared = Shared::new(&fixture, &orders);
         shared.set(Word::Seed, seed);
         shared.set(Word::BodyMax, BODY_MAX);
         shared.set(Word::DurationMs, LONG_MS);
         shared.set(Word::EndNs, u64::MAX);
-        let trace = world.path("trace");
-        let messages = std::fs::File::create(world.path("messages")).expect("a file");
-        let mut command = world.trackway(&["record", "--on=torture:*", "-o"]);
+        let trace = fixture.path("trace");
+        let messages = std::fs::File::create(fixture.path("messages")).expect("a file");
+        let mut command = fixture.trackway(&["record", "--on=torture:*", "-o"]);
         command.arg(&trace).args(options).arg("--");
         command.args(shared::workload(&program, &shared, role, claiming));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
         let group = Group::start(&mut command, Some(&shared));
-        Self { world, shared, group, trace, random: Random::new(seed) }
+        Self { fixture, shared, group, trace, random: Random::new(seed) }
     }
 
     /// Waits for `done`, for as long as one must on a busy machine.
@@ -80,7 +80,7 @@ impl Scene {
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.world.path("messages")).unwrap_or_default()
+        std::fs::read_to_string(self.fixture.path("messages")).unwrap_or_default()
     }
 
     fn returned(&self) -> u64 {
@@ -100,23 +100,25 @@ impl Scene {
     }
 
     fn recover(&self) -> Output {
-        let output = self.world.trackway(&["recover"]).output().expect("trackway runs");
+        let output = self.fixture.trackway(&["recover"]).output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {messages}", output.status);
         output
     }
 
-    /// Reads and checks the trace as far as that needs no knowledge of what was killed when.
+    /// Reads and checks the trace, as far as that is possible without the time and kind of each
+    /// kill.
     fn read(&self, lanes: &[Lane], wrong: &mut Complaints) -> Vec<Stream> {
         let streams = trace::read(&trace::folder_of(&self.trace), lanes, BODY_MAX, wrong);
         check::once_and_in_order(&streams, wrong);
         check::none_missing(&streams, wrong);
         let totals = check::totals(&streams, lanes);
-        trace::babeltrace_agrees(&self.world, &self.trace, &totals, wrong);
+        trace::babeltrace_agrees(&self.fixture, &self.trace, &totals, wrong);
         streams
     }
 
-    /// Everything was killed and recovered: what every thread committed is there or counted.
+    /// Checks the recovered trace after all processes were killed: every committed event is present
+    /// or counted.
     fn check(&self, roomy: bool) {
         let lanes = self.shared.lanes();
         let wrong = &mut Complaints::default();
@@ -140,18 +142,18 @@ impl Scene {
         }
     }
 
-    /// No session is in use, no memory held, no event enabled.
+    /// Checks that no session is in use, no memory held, and no event enabled.
     fn expect_nothing_left(&self, wrong: &mut Complaints) {
-        window::expect_nothing_left(&self.world, wrong);
+        window::expect_nothing_left(&self.fixture, wrong);
     }
 
-    /// How many events have somebody's bit.
+    /// Returns the number of events that a session has enabled.
     fn events_enabled(&self) -> usize {
-        window::events_enabled(&window::fixed_part(&self.world))
+        window::events_enabled(&window::fixed_part(&self.fixture))
     }
 }
 
-/// Every file below `folder` with its bytes.
+/// Returns every file below `folder` with its bytes.
 fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
@@ -165,7 +167,7 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// A busy program: processes that come and go, threads, signals.
+/// Returns the orders of a busy program: processes that come and go, threads, signals.
 fn busy(pace: u64) -> Orders {
     vec![
         (Word::Processes, 2),
@@ -200,7 +202,7 @@ fn nothing_is_missing_when_the_recorder_is_killed_first() {
         scene.let_run(200);
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
-        if !window::lease_holds(&scene.world) {
+        if !window::lease_holds(&scene.fixture) {
             // Rightly, events were neither recorded nor counted after it ran out.
             return skipped("the machine is so busy that the dead recorder's lease ran out");
         }
@@ -222,7 +224,7 @@ fn a_recorder_killed_while_it_starts_leaves_nothing_behind() {
         if trace::folder_of(&scene.trace).join("metadata").exists() {
             scene.read(&scene.shared.lanes(), wrong);
         }
-        if window::exists(&scene.world) {
+        if window::exists(&scene.fixture) {
             scene.expect_nothing_left(wrong);
         }
         scene.expect_nothing(wrong);
@@ -278,10 +280,10 @@ fn recovering_again_changes_nothing() {
     scene.group.wait_for_all();
     scene.recover();
     let before = content(&scene.trace);
-    let window = window::fixed_part(&scene.world);
+    let window = window::fixed_part(&scene.fixture);
     scene.recover();
     assert!(content(&scene.trace) == before, "the trace changed");
-    assert!(window::fixed_part(&scene.world) == window, "the window changed");
+    assert!(window::fixed_part(&scene.fixture) == window, "the window changed");
     scene.check(false);
 }
 
@@ -291,8 +293,8 @@ fn the_next_recording_recovers_too() {
     scene.let_run(300);
     scene.group.signal_all(libc::SIGKILL);
     scene.group.wait_for_all();
-    let next = scene.world.path("next");
-    let mut record = scene.world.trackway(&["record", "-o"]);
+    let next = scene.fixture.path("next");
+    let mut record = scene.fixture.trackway(&["record", "-o"]);
     let output = record.arg(&next).args(["--", "true"]).output().expect("trackway runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     scene.check(false);
@@ -304,19 +306,19 @@ fn a_trace_that_was_moved_is_recovered_though_another_took_its_place() {
     scene.let_run(300);
     scene.group.signal_all(libc::SIGKILL);
     scene.group.wait_for_all();
-    let moved = scene.world.path("moved");
+    let moved = scene.fixture.path("moved");
     std::fs::rename(&scene.trace, &moved).expect("a folder");
-    let mut record = scene.world.trackway(&["record", "-o"]);
+    let mut record = scene.fixture.trackway(&["record", "-o"]);
     let output = record.arg(&scene.trace).args(["--", "true"]).output().expect("trackway runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let theirs = content(&scene.trace);
     let recover = |of: &[&Path]| {
-        let output = scene.world.trackway(&["recover"]).args(of).output().expect("trackway runs");
+        let output = scene.fixture.trackway(&["recover"]).args(of).output().expect("trackway runs");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    // Who records in passing does not touch what is not where it was.
-    let mut record = scene.world.trackway(&["record", "-o"]);
-    let output = record.arg(scene.world.path("third")).args(["--", "true"]).output().expect("it");
+    // A command that recovers in passing leaves a trace alone that is not in its old place.
+    let mut record = scene.fixture.trackway(&["record", "-o"]);
+    let output = record.arg(scene.fixture.path("third")).args(["--", "true"]).output().expect("it");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("1 unfinished recording: trackway recover\n"), "{said}");
     let (whole, said) = recover(&[&scene.trace]);

@@ -65,7 +65,7 @@ fn short(name: &str) -> String {
     }
 }
 
-/// Normal dependencies of every crate, by crate name; what is optional is not there by default.
+/// Returns the normal dependencies of every crate, by crate name. Optional ones are off by default.
 fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<String>> {
     let mut all = BTreeMap::new();
     for package in metadata["packages"].as_array().expect("packages") {
@@ -107,7 +107,7 @@ fn crates_import_what_the_architecture_says() {
     assert_eq!(actual, documented, "left: cargo metadata; right: ARCHITECTURE.md");
 }
 
-/// Kinds of test programs: `scripts/suite` says what each means.
+/// Kinds of test programs; `scripts/suite` defines each.
 const KINDS: [&str; 3] = ["computing", "recording", "alone"];
 
 /// `scripts/suite` reads the kind of a test program from `[package.metadata.tests]` of its crate. A
@@ -225,7 +225,7 @@ fn unsafe_code_is_where_it_may_be_and_argued() {
 
 #[test]
 fn strong_orderings_are_argued() {
-    // The crates whose correctness rests on orderings; tests may do as they like.
+    // Crates whose correctness rests on orderings. Their tests may use any ordering.
     const WATCHED: [&str; 5] = [
         "crates/ring/src/",
         "crates/window/src/",
@@ -258,9 +258,9 @@ fn strong_orderings_are_argued() {
     assert!(bad.is_empty(), "without an ORDERING line:\n{}", bad.join("\n"));
 }
 
-/// Where text for people is written without the crate `console`, and why.
+/// Sources that write text for people without the crate `console`, with the reason.
 const WRITES_ITSELF: [&str; 6] = [
-    // It is what all others write through.
+    // All other code writes through this crate.
     "crates/console/src/",
     // Messages of tests.
     "crates/testkit/src/",
@@ -268,7 +268,7 @@ const WRITES_ITSELF: [&str; 6] = [
     "crates/agent/src/",
     "crates/capi/src/",
     "crates/rust/src/",
-    // Programs of their own, whose output trackway-bench reads.
+    // Programs whose output trackway-bench reads.
     "bench/suites/src/workloads/",
 ];
 
@@ -314,8 +314,8 @@ fn text_for_people_passes_the_console() {
     assert!(bad.is_empty(), "{why}:\n{}", bad.join("\n"));
 }
 
-/// Whether a line of code declares that a type holds an [`std::io::Error`]: as a variant's or a
-/// structure's member, not as a parameter, a result or a value.
+/// Returns true if a line of code declares that a type holds an [`std::io::Error`]: as a member of
+/// a variant or a structure, not as a parameter, a result or a value.
 fn holds_io_error(code: &str) -> bool {
     let code = code.trim().replace("std::io::Error", "io::Error");
     let is_declaration =

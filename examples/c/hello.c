@@ -21,7 +21,7 @@ TRACKWAY_EVENT(hello, idle, TRACKWAY_DEBUG_FUNCTION);
 
 enum { WORKERS = 4, REQUESTS = 1000 };
 
-/* Stands for work that is worth doing only if somebody wants to see its result. */
+/* Stands for work that is needed only if a session records its result. */
 static uint64_t checksum(const char *text)
 {
     uint64_t sum = 14695981039346656037u;

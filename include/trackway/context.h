@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Contexts of a program: what it is about at the moment, said once and found in all its events.
+ * Contexts of a program: data about its current activity, set once and recorded with its events.
  *
  *     #include <trackway/context.h>
  *
@@ -16,10 +16,10 @@
  *     trackway record --context 'vtid,$app.myapp:request_id' -- ./app
  *     trackway record --filter '$app.myapp:request_id == 42' -- ./app
  *
- * A context has a value in each thread, or none. Events that the thread emits have it where a
- * session asks for it, also those of other modules and of preloaded helpers; who asks for it need
- * not know which they are. Nothing of the program is called when an event happens: it is the
- * setting that costs something, some nanoseconds, and a test where the library is not there.
+ * A context has a value in each thread, or none. A session that selects the context records the
+ * value with each event of the thread, also with events of other modules and of preloaded helpers.
+ * No code of the program is called when an event happens. Setting a value costs some nanoseconds,
+ * and a test where the library is not loaded.
  */
 #ifndef TRACKWAY_CONTEXT_H
 #define TRACKWAY_CONTEXT_H
@@ -39,8 +39,8 @@
  *     str                  NUL-terminated string, of up to 31 bytes; longer ones are cut, and end
  *                          with "…"
  *
- * Contexts of one name are one context, in all modules of a process; the first that is set says
- * which of these four it is, and others have no effect. A process can have 4 contexts that are
+ * Contexts of one name are one context, in all modules of a process; the first that is set
+ * determines the type, and others have no effect. A process can have 4 contexts that are
  * numbers and 2 that are strings; more of them have no effect, either.
  */
 #define TRACKWAY_CONTEXT(provider, name, type) TRACKWAY_I_CONTEXT(provider, name, type)
@@ -49,13 +49,13 @@
  * trackway_set_context(PROVIDER, NAME, VALUE)
  *
  * Sets the calling thread's value, which is converted as in a function call. Events have it from
- * now on, until it is set again, or taken away. An expression of type void. A null str is set as
+ * now on, until it is set again, or cleared. An expression of type void. A null str is set as
  * "(null)". VALUE is evaluated once if libtrackway.so is there, else not at all.
  *
- * Thread-safe and async-signal-safe: a signal handler that comes in between, and emits, records the
- * value of before or this one, whole; it may set the context itself, and put back what there was
- * (trackway_get_context()). A fork child goes on with the values of the thread that forked; a vfork
- * child has its parent's, and what it sets its parent has afterwards. Threads begin without values.
+ * Thread-safe and async-signal-safe: a signal handler that interrupts this, and emits, records the
+ * complete old or new value. The handler may set the context itself, and restore the old value
+ * (trackway_get_context()). A fork child has the values of the thread that forked; a vfork child
+ * shares its parent's values, so that the parent keeps the changes. Threads begin without values.
  * Does not block, allocate, make a system call, or change errno.
  */
 #define trackway_set_context(provider, name, value) TRACKWAY_I_SET_CONTEXT(provider, name, value)
@@ -70,8 +70,8 @@
 /*
  * trackway_get_context(PROVIDER, NAME, BEFORE)
  *
- * Gets what the calling thread has, a value or none, into *BEFORE, a struct
- * trackway_abi_context_value. For what is done on behalf of something else in between:
+ * Gets the calling thread's value, or the absence of one, into *BEFORE, a struct
+ * trackway_abi_context_value. For work in between on behalf of another object:
  *
  *     struct trackway_abi_context_value before;
  *     trackway_get_context(myapp, request_id, &before);
@@ -97,8 +97,8 @@
  * trackway_context_scope(PROVIDER, NAME, VALUE);
  *
  * In C++: sets the calling thread's value, up to the end of the enclosing scope, which must be left
- * by the thread that has entered it; then what there was before is there again. As safe as setting
- * it. One for each context and line.
+ * by the thread that has entered it; then restores the value before it. As safe as setting it. One
+ * for each context and line.
  */
 #ifdef __cplusplus
 #define trackway_context_scope(provider, name, value)                                             \
@@ -109,7 +109,7 @@
  * The rest is not for use: how it is made.
  */
 
-/* The table of types: what the library takes it for, C type. */
+/* The table of types: the library's type, the C type. */
 #define TRACKWAY_I_CONTEXT_i8 SIGNED, int8_t
 #define TRACKWAY_I_CONTEXT_i16 SIGNED, int16_t
 #define TRACKWAY_I_CONTEXT_i32 SIGNED, int32_t
@@ -228,7 +228,7 @@ TRACKWAY_I_HELPER void trackway_i_context_put(struct trackway_abi_context *conte
 
 #ifdef __cplusplus
 namespace trackway_i {
-/* Puts back what there was. */
+/* Restores the value. */
 class context_scope {
 public:
     explicit context_scope(trackway_abi_context *of) noexcept : context(of), before()

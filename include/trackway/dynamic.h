@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Events that are described at run time: for what binds other languages to Trackway. Programs in C
- * and C++ declare theirs by <trackway/trackway.h>, which costs less and checks more.
+ * Events that are described at run time, for bindings of other languages. Programs in C and C++
+ * declare events by <trackway/trackway.h>, which costs less and checks more.
  *
  *     static const struct trackway_abi_field fields[] = {
  *         {"path", NULL, TRACKWAY_ABI_NONE, TRACKWAY_ABI_TEXT, 0, 0},
@@ -21,11 +21,11 @@
  * The functions are in libtrackway.so.1. A C file that includes this refers to them weakly: where
  * the library is not loaded, their addresses are null. Other languages find them with dlsym(3), in
  * the whole process first (RTLD_DEFAULT: `trackway record` may have preloaded the library), then
- * in libtrackway.so.1, which may be opened at any time and is never unloaded. A library that lacks
- * them is older than they are: then there are no events.
+ * in libtrackway.so.1, which may be opened at any time and is never unloaded. Older libraries lack
+ * these functions: then there are no events.
  *
- * What is described is the same event as one that a C program declares with the same provider,
- * name, level and fields, in this process and in others.
+ * An event that is described here is the same as one that a C program declares with the same
+ * provider, name, level and fields, in this process and in others.
  */
 #ifndef TRACKWAY_DYNAMIC_H
 #define TRACKWAY_DYNAMIC_H
@@ -37,14 +37,14 @@
 extern "C" {
 #endif
 
-/* Most events that a process can describe: those of other processes do not count. */
+/* Most events that a process can describe; other processes do not count. */
 #define TRACKWAY_DYNAMIC_MAX 1024
 
 /* An event that was described. Opaque; there for as long as the process is. */
 struct trackway_dynamic;
 
 /*
- * The value of a field. Which member counts is decided by the field's description:
+ * The value of a field. The field's description selects the member:
  *
  *     i8 to i64                     i, within the type's range
  *     u8 to u64, x8 to x64          u, within the type's range
@@ -57,8 +57,8 @@ struct trackway_dynamic;
  *                                   null is recorded as zeros
  *     sequences                     data: `length` elements; null is recorded as none
  *
- * Elements lie one behind the other as in C, of whatever alignment. What `data` points to is read
- * during the call only.
+ * Elements lie one after the other as in C, with any alignment. The memory at `data` is read only
+ * during the call.
  */
 struct trackway_value {
     union {
@@ -72,8 +72,8 @@ struct trackway_value {
 };
 
 /*
- * Describes the event PROVIDER:NAME and gives its handle in `*event`. Describing the same again
- * gives the same handle. Nothing that the arguments point to is kept.
+ * Describes the event PROVIDER:NAME and stores its handle in `*event`. A repeated description gets
+ * the same handle. The library keeps no pointer from the arguments.
  *
  * `level` is 0 (EMERG) to 14 (DEBUG), `field_count` 0 to 32. Names have 1 to 254 printable ASCII
  * characters other than `"` and `\`; fields of one event have distinct ones. `reserved` of a field
@@ -83,7 +83,7 @@ struct trackway_value {
  *
  *     -EINVAL   the description breaks one of these rules, or is longer than 8 KiB
  *     -EAGAIN   another thread made the process another user's meanwhile: describe it again
- *     -ENODEV   the process is not traceable: TRACKWAY_DEBUG=1 in its environment says why
+ *     -ENODEV   the process is not traceable: TRACKWAY_DEBUG=1 in its environment shows why
  *     -ENOSPC   this process has described TRACKWAY_DYNAMIC_MAX events, or this user's processes
  *               4096, those declared in C included; or one of them has damaged what they share
  *
@@ -99,8 +99,8 @@ int trackway_dynamic_describe(const char *provider, const char *name, unsigned l
                               const struct trackway_dynamic **event) __attribute__((__weak__));
 
 /*
- * Whether somebody wants the event now: 1 or 0. Ask before preparing values; recording asks again.
- * Null is never wanted.
+ * Returns 1 if a session records the event now, else 0. Check it before preparing values; recording
+ * checks again. Returns 0 for null.
  *
  * Thread-safe, async-signal-safe, after fork and vfork. Two loads; does not change errno.
  */
@@ -108,18 +108,18 @@ int trackway_dynamic_enabled(const struct trackway_dynamic *event) __attribute__
 
 /*
  * Records the event with `count` values, one for each field, in the order of the description.
- * What does not fit is cut as the macros cut it: the longest of str, text and sequences, such
- * strings ending with "…". Room is 4000 bytes.
+ * Values that do not fit into 4000 bytes are cut as the macros cut them: the longest of str, text
+ * and sequences, such strings ending with "…".
  *
- * Returns 0 if the event was recorded, counted as lost for want of room, or not wanted; or, with
+ * Returns 0 if the event was recorded, counted as lost for want of room, or disabled; or, with
  * nothing recorded:
  *
  *     -EINVAL   `count` is not the number of fields, or an array has another length
  *     -ERANGE   an integer does not fit its field
  *
- * Where the event is not wanted, values are not looked at. Thread-safe, async-signal-safe, after
- * fork and vfork. Uses up to 7 KiB of stack, 3 KiB for values of up to 512 bytes in all, and
- * 0.5 KiB where the event is not wanted; does not block, allocate or change errno.
+ * Values of a disabled event are not read. Thread-safe, async-signal-safe, after fork and vfork.
+ * Uses up to 7 KiB of stack, 3 KiB for values of up to 512 bytes in all, and
+ * 0.5 KiB where the event is disabled; does not block, allocate or change errno.
  */
 int trackway_dynamic_record(const struct trackway_dynamic *event,
                             const struct trackway_value *values, unsigned count)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Filters in C: what decides about an event where it happens, compiled by clang for BPF.
+ * Filters in C: code that decides about an event where it happens, compiled by clang for BPF.
  *
- * What a filter sees of an event is described by a header that is made for it:
+ * A generated header describes the event for the filter:
  *
  *     trackway filter header myapp:request > myapp.h
  *
- * It includes this one. A filter in slow.c:
+ * That header includes this one. A filter in slow.c:
  *
  *     #include "myapp.h"
  *
@@ -16,30 +16,29 @@
  *                trackway_string_matches(frame, frame->path, TRACKWAY_STRING("/api/" "*"));
  *     }
  *
- * is compiled, looked at, and used like this:
+ * is compiled, inspected, and used like this:
  *
  *     clang -O2 -target bpf -fno-jump-tables -c slow.c
  *     trackway filter explain --object slow.o
  *     trackway print --filter-object slow.o trace
  *
- * What there is to use:
+ * A filter may use:
  *
  *   - fields and contexts, which are members of `frame`, a pointer to a `struct` of the header;
  *   - arithmetic, `if`, `?:`, `switch`; local variables, structures and arrays of at most 512
- *     bytes; no floating point but by the helpers below, and no global variables;
+ *     bytes; floating point only by the helpers below, and no global variables;
  *   - loops that clang unrolls (`#pragma clang loop unroll(full)`): no jump goes backward;
- *   - static functions of the same file. One that gets the frame hands it on to helpers as it is.
+ *   - static functions of the same file. They must pass the frame on to helpers unchanged.
  *
- * Whatever the filter does, it cannot crash, hang or slow down the program beyond a stated limit:
- * it is verified where it is accepted, and again in each traced program. What is refused is said
- * with instruction and reason.
+ * No filter can crash or hang the program, or slow it down beyond a documented limit: the verifier
+ * checks it where it is accepted, and again in each traced program. A refusal names the instruction
+ * and the reason.
  *
- * An event must have all fields that the filter reads, by name and kind; those that it does not
- * read need not be there. So a filter serves all events with these fields. Several filters of one
- * file are alternatives: the first whose fields an event has decides. Events that have the fields
- * of none are not recorded.
+ * An event must have all fields that the filter reads, by name and kind; it may lack the others. So
+ * a filter serves all events with these fields. Several filters of one file are alternatives: the
+ * first whose fields an event has decides. Events that have the fields of none are not recorded.
  *
- * The header can be written by hand: a struct of 8 bytes for each member, and what they are called
+ * The header can be written by hand: a struct with 8 bytes for each member, and the members' names
  * in events, one line each, in their order:
  *
  *     struct by_path { trackway_string path; trackway_signed vtid; };
@@ -51,8 +50,8 @@
 #define TRACKWAY_FILTER_H
 
 /*
- * What members of a frame are: numbers extended to 64 bits; doubles as their bits; strings and
- * sequences as words, which only helpers can read. A word that makes no sense is an empty string.
+ * Types of a frame's members: numbers extended to 64 bits; doubles as their bits; strings and
+ * sequences as words, which only helpers can read. An invalid word is an empty string.
  */
 typedef long long trackway_signed;
 typedef unsigned long long trackway_unsigned;
@@ -61,9 +60,9 @@ typedef unsigned long long trackway_string;
 typedef unsigned long long trackway_sequence;
 
 /*
- * Defines the filter of events with the frame `struct NAME`. `frame` is what the pointer to it is
- * called in the block that follows, which returns whether the event is to be recorded: not 0 is
- * yes. One for each NAME in a file.
+ * Defines the filter of events with the frame `struct NAME`. `frame` is the name of the pointer to
+ * it in the block that follows. The block returns a number other than 0 if the event is to be
+ * recorded. One for each NAME in a file.
  */
 #define TRACKWAY_FILTER(name, frame)                                                               \
     static const char trackway_i_needs_##name[]                                                    \
@@ -71,7 +70,7 @@ typedef unsigned long long trackway_sequence;
     TRACKWAY_I_PROGRAM(trackway_filter_##name, "trackway/" #name, struct name, frame)
 
 /*
- * Defines what `trackway_tail_call(frame, NUMBER)` goes to in the filter `NAME`: a program of its
+ * Defines the target of `trackway_tail_call(frame, NUMBER)` in the filter `NAME`: a program of its
  * own, with as many instructions again. NUMBER is a decimal constant, 1 for the first one; all
  * numbers below it must be there. A program goes on to those with greater numbers only.
  */
@@ -85,8 +84,8 @@ typedef unsigned long long trackway_sequence;
      ((trackway_string)(sizeof("" literal) - 1) << 32) + (1ULL << 31))
 
 /*
- * Whether a string that is one of a list (`argv[3]`, of the kernel's events) is not there: the list
- * is shorter. To helpers it is empty then; its TRACKWAY_LENGTH says nothing.
+ * True if a string of a list (`argv[3]` of a kernel event) does not exist, because the list is
+ * shorter. Helpers treat it as empty then; its TRACKWAY_LENGTH has no meaning.
  */
 #define TRACKWAY_IS_ABSENT(word) ((word) == ~0ULL)
 
@@ -104,7 +103,7 @@ typedef unsigned long long trackway_sequence;
 /* In front of a function that is to be called, and not to be copied to where it is called. */
 #define TRACKWAY_FUNCTION static __attribute__((noinline, unused))
 
-/* What elements of sequences are: an event's header has that of each as EVENT_FIELD_ELEMENT. */
+/* Types of elements: an event's header has the type of each sequence as EVENT_FIELD_ELEMENT. */
 enum trackway_element {
     TRACKWAY_ELEMENT_I8 = 1,
     TRACKWAY_ELEMENT_I16 = 2,
@@ -119,10 +118,10 @@ enum trackway_element {
     TRACKWAY_ELEMENT_BOOL = 15
 };
 
-/* What trackway_any asks of an element, which it gets as a member of a frame would be. */
+/* The condition of trackway_any on an element, which is passed as a member of a frame is. */
 typedef trackway_unsigned (*trackway_test)(const void *frame, trackway_unsigned element);
 
-/* Declares a helper: what it answers, its name, number and arguments. */
+/* Declares a helper: its result, name, number and arguments. */
 #define TRACKWAY_I_HELPER(type, name, number, ...)                                                 \
     static type (*const trackway_##name)(__VA_ARGS__) __attribute__((unused)) =                    \
         (type(*)(__VA_ARGS__))number
@@ -177,19 +176,19 @@ TRACKWAY_I_HELPER(trackway_unsigned, time_ns, 16, const void *frame);
 /* 64 random bits. */
 TRACKWAY_I_HELPER(trackway_unsigned, random, 17, const void *frame);
 /*
- * The filter's memory, in cells 0 to 63, each process's own; one cell is for one of these uses.
- * How often this was asked before:
+ * The filter's state, in cells 0 to 63, which each process has separately; one cell is for one of
+ * these uses. The number of earlier calls:
  */
 TRACKWAY_I_HELPER(trackway_unsigned, count, 18, const void *frame, trackway_unsigned cell);
-/* Whether `number` is not that of the time before, or there was none. */
+/* True if `number` differs from the number of the previous call, or if there was none. */
 TRACKWAY_I_HELPER(trackway_unsigned, changed, 19, const void *frame, trackway_unsigned cell,
                   trackway_unsigned number);
 /* True `most` times in each interval of so many nanoseconds. */
 TRACKWAY_I_HELPER(trackway_unsigned, rate, 20, const void *frame, trackway_unsigned cell,
                   trackway_unsigned most, trackway_unsigned interval_ns);
 /*
- * Goes on with a TRACKWAY_PROGRAM, whose answer is the filter's. Comes back, with 0, if there is
- * none of this number behind the one that calls. Not within functions.
+ * Continues with a TRACKWAY_PROGRAM, whose result is the filter's. Returns 0 if there is no program
+ * of this number after the calling one. Not within functions.
  */
 TRACKWAY_I_HELPER(trackway_unsigned, tail_call, 21, const void *frame, trackway_unsigned number);
 

@@ -25,12 +25,12 @@
  *     c++ hello.cc -o hello && trackway record -- ./hello
  * @endcode
  *
- * It includes <trackway/trackway.h>, whose comments say what an event is, and adds what C++ has.
- * Events that are declared behind it take arguments as C++ programs have them:
+ * It includes <trackway/trackway.h>, whose comments describe events, and adds the types of C++.
+ * Events that are declared after it take arguments as C++ programs have them:
  *
- * | field               | takes, beside what C gives it                                         |
+ * | field               | takes, in addition to the arguments in C                              |
  * |---------------------|-----------------------------------------------------------------------|
- * | `(str, N)`          | whatever has `c_str()`: std::string, std::filesystem::path            |
+ * | `(str, N)`          | any type with `c_str()`: std::string, std::filesystem::path           |
  * | `(text, N)`         | one argument: std::string_view, std::string, `const char *`, …        |
  * | `(array, N, T, L)`  | std::array or std::span of `L` elements                               |
  * | `(seq, N, T)`       | one argument: std::vector, std::span, `T[L]`, an initializer list, …  |
@@ -39,9 +39,9 @@
  * A call either gives all of its text and seq fields as one argument each, or, as in C, all of
  * them as pointer and size; trackway::text and trackway::seq make one argument of such a pair.
  *
- * Nothing is copied but the record itself, nothing is allocated, nothing throws. A call that is off
- * costs what it costs in C, arguments are not evaluated; a call that is on compiles to the same
- * code as if `data()` and `size()` had been written out. C++11 and later, GCC and Clang, with and
+ * Only the record itself is copied, nothing is allocated, nothing throws. A disabled call costs as
+ * much as in C, and its arguments are not evaluated; an enabled call compiles to the same code as
+ * if `data()` and `size()` had been written out. C++11 and later, GCC and Clang, with and
  * without exceptions and run-time type information.
  */
 #ifndef TRACKWAY_TRACKWAY_HPP
@@ -60,11 +60,11 @@
 
 /**
  * Declares a pair of events for @ref trackway_scope, at file or namespace scope, like
- * TRACKWAY_EVENT(): `PROVIDER:NAME_begin` with the given fields, up to 31, behind the field
- * `(x64, scope)`, and `PROVIDER:NAME_end` with `scope` alone.
+ * TRACKWAY_EVENT(): `PROVIDER:NAME_begin` with the field `(x64, scope)` and the given fields, up to
+ * 31, and `PROVIDER:NAME_end` with only `scope`.
  *
- * `scope` is the address of the scope's object: of all scopes of a process that are open at a time,
- * each has another. So a begin belongs to the next end of the same process with the same scope,
+ * `scope` is the address of the scope's object: it differs between all scopes of a process that are
+ * open at a time. So a begin belongs to the next end of the same process with the same scope,
  * also where coroutines end on other threads than they began on, and where events were lost: a
  * begin that is followed by another begin of the same scope has lost its end. A scope's duration is
  * the difference of the two events' times.
@@ -76,8 +76,8 @@
  * the enclosing block is left: by its end, `return`, `break`, `goto`, `co_return` or an exception.
  *
  * A declaration of a local variable without a name of yours; it needs a line of its own. If the
- * begin is off, arguments are not evaluated, and the end is off, too: what is recorded in the
- * middle of a scope does not see its end. If the begin was recorded, so is the end, unless its
+ * begin is off, arguments are not evaluated, and the end is off, too: a recording that begins in
+ * the middle of a scope does not get its end. If the begin was recorded, so is the end, unless its
  * session ended meanwhile. `--on 'PROVIDER:NAME_*'` selects both.
  *
  * Thread-safe and async-signal-safe, as `trackway()` is; a fork child ends the scopes that it was
@@ -85,12 +85,12 @@
  */
 #define trackway_scope(...) TRACKWAY_I_SCOPE(TRACKWAY_I_SCOPE_NAME(__LINE__), __VA_ARGS__, 0)
 
-/// Not for use: strnlen(3), which <cstring> shows only to those who ask for POSIX.
+/// Not for use: strnlen(3), which <cstring> declares only for POSIX.
 extern "C" std::size_t trackway_i_measure(const char *string, std::size_t size) __asm__("strnlen");
 
 namespace trackway {
 
-/// Not for use: how the types below look at what they are given.
+/// Not for use: checks and conversions for the types below.
 namespace detail {
 
 template <bool Condition> using when = typename std::enable_if<Condition, int>::type;
@@ -136,8 +136,8 @@ template <typename T> struct is_character : std::is_same<T, char> {};
 template <> struct is_character<char8_t> : std::true_type {};
 #endif
 
-/// Whether a `T` is what NULL is. A number of that type is told from it by the compiler: only NULL
-/// converts to a pointer.
+/// True if `T` is the type of NULL. The compiler distinguishes NULL from a number of that type:
+/// only NULL converts to a pointer.
 template <typename T> struct is_null : std::is_same<T, decltype(NULL)> {};
 
 /// The integer beneath an enumeration; of other types: themselves.
@@ -148,7 +148,7 @@ template <typename T> struct number_of<T, true> {
     using type = typename std::underlying_type<T>::type;
 };
 
-/// Whether elements of type `From` lie in memory as those of a field of type `To` do. Integers
+/// True if elements of type `From` lie in memory as elements of a field of type `To` do. Integers
 /// may have other names (`long`, `long long`, enumerations), not other sizes or signs; bytes may
 /// be any that there are; addresses are x64.
 template <typename To, typename From> struct is_same_in_memory {
@@ -186,7 +186,7 @@ inline std::uint64_t address(const void *scope) noexcept
 
 template <typename> struct never : std::false_type {};
 
-/// What C's form of a call takes for a field `(array, N, T, Length)` here: a pointer as in C, but
+/// The argument of C's form of a call for a field `(array, N, T, Length)`: a pointer as in C, but
 /// an array only of that length.
 template <typename T, std::size_t Length> struct elements {
     constexpr elements(std::nullptr_t) noexcept : address(nullptr) {}
@@ -211,7 +211,7 @@ template <typename T, std::size_t Length> struct elements {
 /**
  * An argument for a field `(str, N)`: a string that ends with a NUL.
  *
- * A view; what it is made of must live until the call is over, as temporaries do.
+ * A view; its source must live until the call is over, as temporaries do.
  */
 class str {
 public:
@@ -242,7 +242,7 @@ public:
     {
     }
 
-    /// What has no terminator cannot be a str.
+    /// A string without a terminator cannot be a str.
     template <typename T, detail::when<!detail::has_c_str<T>::value &&
                                        !detail::is_string_pointer<T>::value &&
                                        !detail::is_null<T>::value> = 0>
@@ -262,7 +262,7 @@ private:
 /**
  * An argument for a field `(text, N)`: characters and their number. UTF-8 is expected, not checked.
  *
- * A view; what it is made of must live until the call is over, as temporaries do.
+ * A view; its source must live until the call is over, as temporaries do.
  */
 class text {
 public:
@@ -333,9 +333,9 @@ private:
 };
 
 /**
- * An argument for a field `(seq, N, T)`: elements that lie one behind the other.
+ * An argument for a field `(seq, N, T)`: elements that lie one after the other.
  *
- * A view; what it is made of must live until the call is over, as temporaries do.
+ * A view; its source must live until the call is over, as temporaries do.
  */
 template <typename T> class seq {
 public:
@@ -370,7 +370,7 @@ public:
                       "the elements are not of the type that the seq field was declared with");
     }
 
-    /// Other containers do not have their elements one behind the other.
+    /// Other containers do not have their elements one after the other.
     template <typename C, detail::when<!detail::is_contiguous<C>::value> = 0>
     seq(const C &) noexcept : elements_(nullptr), size_(0)
     {
@@ -390,7 +390,7 @@ private:
 /**
  * An argument for a field `(array, N, T, Length)`.
  *
- * A view; what it is made of must live until the call is over, as temporaries do.
+ * A view; its source must live until the call is over, as temporaries do.
  */
 template <typename T, std::size_t Length> class array {
 public:
@@ -406,7 +406,7 @@ public:
                       "the elements are not of the type that the array field was declared with");
     }
 
-    /// A container whose type says that it has the field's length: std::array, std::span.
+    /// A container whose type has the field's length: std::array, std::span.
     template <template <typename, std::size_t> class C, typename U, std::size_t Size>
     array(const C<U, Size> &container) noexcept : elements_(detail::view<T>(container.data()))
     {
@@ -445,7 +445,7 @@ private:
 };
 
 /**
- * What @ref trackway_scope declares. `End` records the end.
+ * The type of the variable that @ref trackway_scope declares. `End` records the end.
  *
  * Its address is the scope's identity in the trace, so it can be neither copied nor moved.
  */
@@ -470,15 +470,15 @@ private:
 } // namespace trackway
 
 /* ---------------------------------------------------------------------------------------------
- * The rest is not for use. An event's function has a second form, told from C's by its last
- * parameter, which takes the types above and hands on what C takes. It is always inlined: to the
- * compiler a call is as if data() and size() had been written there.
+ * The rest is not for use. An event's function has a second form, with another last parameter than
+ * C's, which takes the types above and passes on the arguments of C. It is always inlined: the
+ * compiler treats a call as if data() and size() had been written there.
  */
 
 #undef TRACKWAY_I_LABEL_NUMBER
 #define TRACKWAY_I_LABEL_NUMBER(value) ::trackway::detail::label(value)
 
-/* C's form of an array field, whose argument says how long it is if it is an array. */
+/* C's form of an array field, whose argument has its length if it is an array. */
 #undef TRACKWAY_I_PARAM_ARRAY
 #define TRACKWAY_I_PARAM_ARRAY(type, name, element, length)                                       \
     ::trackway::detail::elements<TRACKWAY_I_C_TYPE(element), (length)> trackway_field_##name,
@@ -510,7 +510,7 @@ private:
     ::trackway::enumeration<TRACKWAY_I_C_TYPE(integer)> trackway_field_##name,
 #define TRACKWAY_I_TAKE_PAD(...)
 
-/* Pass GIVE: what they are in C. */
+/* Pass GIVE: the arguments in C. */
 #define TRACKWAY_I_GIVE(type, ...) TRACKWAY_I_PASS(GIVE, type, __VA_ARGS__)
 #define TRACKWAY_I_GIVE_SCALAR(type, name) trackway_field_##name,
 #define TRACKWAY_I_GIVE_POINTER(type, name) trackway_field_##name,

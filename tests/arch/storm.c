@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Events under the worst conditions for restartable sequences, counted by who emits them:
+ * Events under the worst conditions for restartable sequences, counted by their writers:
  *
  *   storm threads THREADS EVENTS   threads that move from CPU to CPU, hit by signals whose handler
  *                                  emits, too
  *   storm killed CHILDREN          children that emit for ever, ended by SIGKILL
  *
- * Prints "started S returned R": events begun, and those whose call came back.
+ * Prints "started S returned R": events begun, and events whose call returned.
  */
 #define _GNU_SOURCE
 #include <trackway/trackway.h>

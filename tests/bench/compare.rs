@@ -1,5 +1,5 @@
-//! `trackway bench`: what is misspelt, what is kept of a run that is interrupted, its page, and two
-//! runs compared. No time is asserted.
+//! `trackway bench`: misspelt names, the results of an interrupted run, its page, and the
+//! comparison of two runs. No time is asserted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,34 +7,34 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use trackway_tests::{World, has, skipped, text};
+use trackway_tests::{Fixture, has, skipped, text};
 
-fn bench(world: &World, arguments: &[&str]) -> Output {
+fn bench(fixture: &Fixture, arguments: &[&str]) -> Output {
     let words: Vec<&str> = ["bench"].iter().chain(arguments).copied().collect();
-    world.trackway(&words).output().expect("it runs")
+    fixture.trackway(&words).output().expect("it runs")
 }
 
 fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
 }
 
-/// A quick run of the shortest suite, in this folder; `None` if nothing can be compiled here.
-fn quick(world: &World, folder: &str) -> Option<PathBuf> {
+/// Runs the shortest suite quickly, in this folder; returns `None` without a compiler.
+fn quick(fixture: &Fixture, folder: &str) -> Option<PathBuf> {
     if !has("cc") {
         skipped("cc is not installed");
         return None;
     }
-    let out = world.path(folder);
+    let out = fixture.path(folder);
     let shown = out.to_str().expect("a path");
     let wanted = ["startup", "--quick", "--tracers", "trackway-off", "--out", shown];
-    let output = bench(world, &wanted);
+    let output = bench(fixture, &wanted);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     Some(out.join("results.json"))
 }
 
 #[test]
-fn what_is_misspelt_is_refused_before_anything_is_measured() {
-    let world = World::new("bench-misspelt");
+fn misspelt_names_are_refused_before_measuring() {
+    let fixture = Fixture::new("bench-misspelt");
     for (arguments, expected) in [
         (&["tracepiont"][..], "a similar value exists: 'tracepoint'"),
         (&["startup", "--tracers", "pref"], "pref: no tracer has such a name; do you mean perf?"),
@@ -43,34 +43,35 @@ fn what_is_misspelt_is_refused_before_anything_is_measured() {
         (&["compare", "none.json", "none.json"], "cannot open none.json"),
         (&["page", "/dev/zero"], "/dev/zero: it is too large for a report"),
     ] {
-        let output = bench(&world, arguments);
+        let output = bench(&fixture, arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
-    let list = bench(&world, &["--list"]);
+    let list = bench(&fixture, &["--list"]);
     assert!(text(&list.stdout).lines().last().is_some_and(|line| line.starts_with("in all")));
 }
 
 #[test]
 fn runs_are_kept_drawn_and_compared() {
-    let world = World::new("bench-compare");
-    let Some(results) = quick(&world, "one") else { return };
+    let fixture = Fixture::new("bench-compare");
+    let Some(results) = quick(&fixture, "one") else { return };
     let first = read(&results);
     assert!(first["settings"]["seed"].is_u64() && first["is_partial"] == false, "{first}");
     let shown = results.to_str().expect("a path");
-    let page = bench(&world, &["page", shown, "--out", world.path("two").to_str().expect("it")]);
+    let page =
+        bench(&fixture, &["page", shown, "--out", fixture.path("two").to_str().expect("it")]);
     assert_eq!(page.status.code(), Some(0), "{}", text(&page.stderr));
-    let page = fs::read_to_string(world.path("two").join("report.html")).expect("a page");
+    let page = fs::read_to_string(fixture.path("two").join("report.html")).expect("a page");
     assert!(page.contains("<section id=\"startup\">") && page.contains("<svg"));
 
-    let alone = bench(&world, &["compare", shown, shown, "--fail-on", "slower"]);
+    let alone = bench(&fixture, &["compare", shown, shown, "--fail-on", "slower"]);
     assert_eq!(alone.status.code(), Some(0), "{}", text(&alone.stderr));
     let said = text(&alone.stdout);
     assert!(said.contains("too few rounds"), "{said}");
     assert!(said.contains("rows and 1 round nothing can be shown; 6 rounds in each"), "{said}");
 
-    // The same with twelve rounds, and with those of our own twice as slow.
+    // The same with twelve rounds, in which our own rows are twice as slow.
     for (name, ours) in [("before.json", 1.0), ("after.json", 2.0)] {
         let mut report = first.clone();
         for row in report["suites"]["startup"]["rows"].as_array_mut().expect("rows") {
@@ -80,15 +81,15 @@ fn runs_are_kept_drawn_and_compared() {
                 (0..12).map(|round| times * (100.0 + f64::from(round % 4) * 0.1)).collect();
             row["samples"] = json!(rounds);
         }
-        fs::write(world.path(name), report.to_string()).expect("a file");
+        fs::write(fixture.path(name), report.to_string()).expect("a file");
     }
-    let (before, after) = (world.path("before.json"), world.path("after.json"));
+    let (before, after) = (fixture.path("before.json"), fixture.path("after.json"));
     let (before, after) = (before.to_str().expect("a path"), after.to_str().expect("a path"));
-    let worse = bench(&world, &["compare", before, after, "--fail-on", "slower"]);
+    let worse = bench(&fixture, &["compare", before, after, "--fail-on", "slower"]);
     assert_eq!(worse.status.code(), Some(1), "{}", text(&worse.stderr));
     let said = text(&worse.stdout);
     assert!(said.contains("slower") && said.contains("trackway-off"), "{said}");
-    let better = bench(&world, &["compare", after, before, "--fail-on", "slower", "--json"]);
+    let better = bench(&fixture, &["compare", after, before, "--fail-on", "slower", "--json"]);
     assert_eq!(better.status.code(), Some(0), "{}", text(&better.stderr));
     let found: Value = serde_json::from_slice(&better.stdout).expect("JSON");
     let rows = found["rows"].as_array().expect("rows");
@@ -102,25 +103,25 @@ fn the_command_of_a_figure_repeats_it() {
         skipped("cc is not installed");
         return;
     }
-    let world = World::new("bench-command");
+    let fixture = Fixture::new("bench-command");
     let suite = |arguments: &[&str], folder: &str| {
-        let out = world.path(folder);
+        let out = fixture.path(folder);
         let out = out.to_str().expect("a path");
-        let output = bench(&world, &[arguments, &["--out", out]].concat());
+        let output = bench(&fixture, &[arguments, &["--out", out]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        // It is told how long it takes where nobody looks at a terminal, too.
+        // The expected duration is also printed without a terminal.
         let said = text(&output.stderr);
         assert!(
             said.starts_with("at most about ") && said.contains(" s, with results in "),
             "{said}"
         );
-        read(&world.path(folder).join("results.json"))
+        read(&fixture.path(folder).join("results.json"))
     };
     let wanted =
         ["startup", "--quick", "--rounds", "2", "--tracers", "trackway-off", "--seed", "7"];
     let first = suite(&wanted, "one");
     let command = first["suites"]["startup"]["command"].as_str().expect("a command").to_owned();
-    let page = fs::read_to_string(world.path("one").join("report.html")).expect("a page");
+    let page = fs::read_to_string(fixture.path("one").join("report.html")).expect("a page");
     assert!(page.contains(&format!("<figcaption>Again: <code>{command}</code>")), "{command}");
     let words: Vec<&str> = command.split(' ').collect();
     let (program, words) = words.split_at(2);
@@ -138,15 +139,15 @@ fn the_command_of_a_figure_repeats_it() {
 
 #[test]
 fn payloads_are_accounted_for_and_their_bytes_told() {
-    let world = World::new("bench-payload");
+    let fixture = Fixture::new("bench-payload");
     if !has("cc") {
         skipped("cc is not installed");
         return;
     }
-    let out = world.path("out");
+    let out = fixture.path("out");
     let shown = out.to_str().expect("a path");
     let wanted = ["payload", "--quick", "--tracers", "trackway", "--out", shown];
-    let output = bench(&world, &wanted);
+    let output = bench(&fixture, &wanted);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report = read(&out.join("results.json"));
     let rows = report["suites"]["payload"]["rows"].as_array().expect("rows");
@@ -154,7 +155,7 @@ fn payloads_are_accounted_for_and_their_bytes_told() {
         let row = rows.iter().find(|row| row["case"] == case && row["tracer"] == "trackway");
         row.expect("a row")["extra"]["bytes of an event"].as_f64().expect("bytes")
     };
-    // A long header, once in so many records, is no part of what is asked.
+    // A long header, once in so many records, is not part of the comparison.
     let is_about = |bytes: f64, expected: f64| (bytes - expected).abs() < 0.5;
     assert!(is_about(bytes("u32"), 8.0) && is_about(bytes("u32 + vtid"), 12.0));
     let (long, short) = (bytes("sequence of 1024 bytes, u32"), bytes("sequence of 64 bytes, u32"));
@@ -174,11 +175,11 @@ fn an_interrupted_run_keeps_what_was_measured_and_leaves_nothing() {
         skipped("cc is not installed");
         return;
     }
-    let world = World::new("bench-interrupted");
-    let out = world.path("out");
-    let temp = world.path("tmp");
+    let fixture = Fixture::new("bench-interrupted");
+    let out = fixture.path("out");
+    let temp = fixture.path("tmp");
     fs::create_dir_all(&temp).expect("a folder");
-    let mut command = world.trackway(&["bench", "startup", "--rounds", "1000", "--tracers"]);
+    let mut command = fixture.trackway(&["bench", "startup", "--rounds", "1000", "--tracers"]);
     let command = command.arg("trackway-off").arg("--out").arg(&out).env("TMPDIR", &temp);
     let mut child = command.spawn().expect("it runs");
     let begin = Instant::now();
@@ -204,9 +205,9 @@ fn an_interrupted_run_keeps_what_was_measured_and_leaves_nothing() {
 }
 
 #[test]
-fn what_disturbs_is_told_with_what_quiets_it() {
-    let world = World::new("bench-doctor");
-    let output = bench(&world, &["doctor", "--json"]);
+fn disturbances_are_reported_with_remedies() {
+    let fixture = Fixture::new("bench-doctor");
+    let output = bench(&fixture, &["doctor", "--json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let disturbing = found["disturbing"].as_u64().expect("a number");
     assert_eq!(output.status.code(), Some(i32::from(disturbing > 0)), "{found}");

@@ -1,17 +1,17 @@
-//! `trackway bench tracepoint`: events in loops, one by one, step by step; what becomes of them.
-//! `trackway bench drain`: what arrives in files.
+//! `trackway bench tracepoint`: events in loops, one by one, step by step, and their fate.
+//! `trackway bench drain`: events that arrive in files.
 
 use serde_json::Value;
 use trackway_tests::bench::{self, number};
-use trackway_tests::{World, skipped};
+use trackway_tests::{Fixture, skipped};
 
 /// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
-/// events to be in histograms, and instructions to be those of what each loop does.
+/// events to be in histograms, and plausible instruction counts of each loop.
 #[test]
 fn events_are_accounted_for_in_every_mode_one_by_one_and_step_by_step() {
-    let world = World::new("bench-events");
+    let fixture = Fixture::new("bench-events");
     let tracers = "trackway-lockless,printf,rdtsc,lw-ust,trackway-off";
-    let Some(rows) = bench::rows(&world, "tracepoint", tracers) else { return };
+    let Some(rows) = bench::rows(&fixture, "tracepoint", tracers) else { return };
     modes(&rows);
     singles(&rows);
     instructions(&rows);
@@ -36,7 +36,7 @@ fn modes(rows: &[Value]) {
             assert_eq!(overwritten > 0, may_overwrite, "{tracer}, {case}: {row}");
         }
     }
-    // What formats text is beside what formats the same text.
+    // Our formatted event is in the same table as the function that formats the same text.
     let text = bench::row(rows, "printf", "\"%s (%d)\", 1 thread");
     let beside = text["beside"].as_u64().expect("beside") as usize;
     assert_eq!(rows[beside]["tracer"], "trackway-printf", "{text}");
@@ -69,7 +69,7 @@ fn instructions(rows: &[Value]) {
     };
     let [clock, off, light, ours] =
         ["rdtsc", "trackway-off", "lw-ust", "trackway"].map(instructions);
-    // By what they do: the clock alone; a word looked at; clock and copy; a record.
+    // By work: only the clock; a word loaded; clock and copy; a record.
     assert!((2.0..20.0).contains(&clock), "{clock}");
     assert!((2.0..20.0).contains(&off), "{off}");
     assert!(light > 2.0 * clock && light < 1000.0, "{light}");
@@ -80,9 +80,9 @@ fn instructions(rows: &[Value]) {
 /// RUN threads at full speed with buffers of each size. EXPECT every event to be in the trace or
 /// counted as lost, more events a second emitted than arrive, and no verdict after one round.
 #[test]
-fn what_arrives_in_files_is_told_by_the_memory_of_buffers() {
-    let world = World::new("bench-drain");
-    let Some(report) = bench::report(&world, "drain", "trackway") else { return };
+fn arrival_in_files_is_listed_by_buffer_memory() {
+    let fixture = Fixture::new("bench-drain");
+    let Some(report) = bench::report(&fixture, "drain", "trackway") else { return };
     let rows = bench::rows_of(&report, "drain");
     let ours = bench::of(&rows, "trackway");
     let sizes: Vec<f64> = ours.iter().map(|row| row["x"].as_f64().expect("MiB")).collect();

@@ -1,19 +1,19 @@
 //! Suites of `trackway bench` whose rows are filters, shared data and readers, as a user runs them:
-//! what was measured, what was not and why, and accounts. No figure is asserted.
+//! measured rows, absent rows with their reasons, and accounts. No figure is asserted.
 
 use std::fs;
 
 use serde_json::Value;
 use trackway_tests::bench::{quick, rows_of};
-use trackway_tests::{World, has, skipped};
+use trackway_tests::{Fixture, has, skipped};
 
-/// Rows of a quick run of a suite with these tracers, which must have no failures.
-fn rows(world: &World, suite: &str, tracers: &str) -> Vec<Value> {
-    let (code, said, results) = quick(world, suite, tracers, |command| {
-        command.env("TMPDIR", world.path(""));
+/// Runs a suite quickly with these tracers, without a failure; returns its rows.
+fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Vec<Value> {
+    let (code, said, results) = quick(fixture, suite, tracers, |command| {
+        command.env("TMPDIR", fixture.path(""));
     });
     assert_eq!((code, &results["is_partial"]), (Some(0), &Value::Bool(false)), "{said}");
-    let left = fs::read_dir(world.path("")).expect("its folder").flatten();
+    let left = fs::read_dir(fixture.path("")).expect("its folder").flatten();
     let is_left = |name: &str| name.starts_with("trackway-lab");
     let left: Vec<_> = left.filter(|entry| is_left(&entry.file_name().to_string_lossy())).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -24,19 +24,19 @@ fn is(row: &Value, member: &str, what: &str) -> bool {
     row[member].as_str().expect("text") == what
 }
 
-/// Those of a tracer that were measured.
+/// Returns the measured rows of a tracer.
 fn measured<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     let is_one = |row: &&Value| is(row, "tracer", tracer) && is(row, "status", "measured");
     rows.iter().filter(is_one).collect()
 }
 
-/// BENCH filters, ours and an interpreter of others. EXPECT every chain of each, told in terms of C
-/// where that can be compiled, and all events of the traced programs accounted for: dropped by a
+/// BENCH filters: ours, and another project's interpreter. EXPECT every chain of each, relative to
+/// C where that can be compiled, and all events of the traced programs accounted for: dropped by a
 /// filter, all but one.
 #[test]
 fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
-    let world = World::new("bench-filter");
-    let rows = rows(&world, "filter", "trackway,rbpf-interpreted");
+    let fixture = Fixture::new("bench-filter");
+    let rows = rows(&fixture, "filter", "trackway,rbpf-interpreted");
     // Of integers and of strings: 2 chains of one predicate, 5 of 9 and of 50.
     let chains = 2 + 5 + 5;
     let has_code = cfg!(target_arch = "x86_64");
@@ -77,12 +77,12 @@ fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
     }
 }
 
-/// BENCH what is shared with the kernel. EXPECT memory, and either each way with an interval of
-/// times or why it cannot be had.
+/// BENCH data shared with the kernel. EXPECT the memory, and either each way with an interval of
+/// times or the reason for its absence.
 #[test]
 fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
-    let world = World::new("bench-sharing");
-    let rows = rows(&world, "sharing", "");
+    let fixture = Fixture::new("bench-sharing");
+    let rows = rows(&fixture, "sharing", "");
     assert_eq!(measured(&rows, "memory").len(), 2);
     let ways = ["mmap", "trackway-recorder", "bpf-program", "bpf-batch", "bpf-syscall"];
     for way in ways {
@@ -96,12 +96,12 @@ fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
     }
 }
 
-/// BENCH our reader. EXPECT all works on all traces that can be made here, told in terms of
-/// babeltrace2's where that is installed.
+/// BENCH our reader. EXPECT all works on all traces that can be made here, relative to babeltrace2
+/// where that is installed.
 #[test]
 fn our_reader_is_measured_beside_the_other_one() {
-    let world = World::new("bench-reading");
-    let rows = rows(&world, "reading", "trackway");
+    let fixture = Fixture::new("bench-reading");
+    let rows = rows(&fixture, "reading", "trackway");
     let ours = measured(&rows, "trackway");
     let cases: Vec<&str> = ours.iter().map(|row| row["case"].as_str().expect("text")).collect();
     for kind in ["Trackway's, u32", "Trackway's, strings"] {

@@ -1,5 +1,6 @@
-//! `trackway bench syscall`, `scaling`, `workload` and `latency`: what tracing the kernel and whole
-//! programs costs. Whether rows have their accounts and figures; how large those are is for people.
+//! `trackway bench syscall`, `scaling`, `workload` and `latency`: the cost of tracing the kernel
+//! and whole programs. The tests check that rows have their accounts and figures; people judge the
+//! figures.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -7,20 +8,20 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use trackway_tests::bench::{self, is_accounted_for, is_measured, number, processes};
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{World, has, is_root, skipped};
+use trackway_tests::{Fixture, has, is_root, skipped};
 
-/// Rows of a tracer that were measured; the others must be absent, with a reason.
+/// Returns the measured rows of a tracer; the others must be absent, with a reason.
 fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     bench::of(rows, tracer).into_iter().filter(|row| is_measured(row)).collect()
 }
 
-/// RUN the suite. EXPECT each length of names, calls one by one, and all events of all calls; what
-/// is not installed is absent.
+/// RUN the suite. EXPECT each length of names, calls one by one, and all events of all calls;
+/// tracers that are not installed are absent.
 #[test]
 fn each_call_has_its_two_events() {
-    let world = World::new("bench-syscall");
+    let fixture = Fixture::new("bench-syscall");
     let tracers = "trackway-tree,ftrace,strace";
-    let Some(report) = bench::report(&world, "syscall", tracers) else { return };
+    let Some(report) = bench::report(&fixture, "syscall", tracers) else { return };
     let rows = bench::rows_of(&report, "syscall");
     assert_eq!(of(&rows, "untraced").len(), 7);
     assert_eq!(of(&rows, "untraced again").len(), 1);
@@ -28,7 +29,7 @@ fn each_call_has_its_two_events() {
         let mine = of(&rows, tracer);
         for row in &mine {
             is_accounted_for(row);
-            // A row of recorders at work is beside none.
+            // A row of recorders at work has no baseline row.
             assert!(row["unit"] == "events/s" || row["added"]["median"].is_f64(), "{row}");
         }
         let mut lengths: Vec<u64> =
@@ -55,12 +56,12 @@ fn each_call_has_its_two_events() {
 }
 
 /// RUN the suite. EXPECT as many threads as have CPUs, with all events of all their calls, by each
-/// of ftrace's clocks; and beside them the rows of programs' own events.
+/// of ftrace's clocks; and the rows of user events in the same table.
 #[test]
 fn calls_of_each_thread_have_their_events_by_every_clock() {
-    let world = World::new("bench-scaling");
+    let fixture = Fixture::new("bench-scaling");
     let tracers = "rdtsc,trackway-tracefs,ftrace";
-    let Some(rows) = bench::rows(&world, "scaling", tracers) else { return };
+    let Some(rows) = bench::rows(&fixture, "scaling", tracers) else { return };
     let threads = |row: &Value| row["x"].as_f64().expect("threads") as u64;
     let counts = |rows: &[&Value]| rows.iter().map(|row| threads(row)).collect::<Vec<u64>>();
     let cpus = std::thread::available_parallelism().expect("CPUs").get() as u64;
@@ -89,8 +90,9 @@ fn calls_of_each_thread_have_their_events_by_every_clock() {
 /// every event to be somewhere, of flight recorders, too.
 #[test]
 fn programs_have_figures_of_their_own_and_their_events() {
-    let world = World::new("bench-workload");
-    let Some(rows) = bench::rows(&world, "workload", "trackway-sched-flight,trackway-libc") else {
+    let fixture = Fixture::new("bench-workload");
+    let Some(rows) = bench::rows(&fixture, "workload", "trackway-sched-flight,trackway-libc")
+    else {
         return;
     };
     for row in &rows {
@@ -111,14 +113,14 @@ fn programs_have_figures_of_their_own_and_their_events() {
     }
 }
 
-/// RUN the suite. EXPECT all turns of the loop in a histogram, with its event in the trace; the
-/// same of cyclictest, where it is installed and permitted.
+/// RUN the suite. EXPECT all iterations of the loop in a histogram, with their events in the trace;
+/// the same of cyclictest, where it is installed and permitted.
 #[test]
 fn every_turn_of_the_loop_is_in_a_histogram() {
-    let world = World::new("bench-latency");
+    let fixture = Fixture::new("bench-latency");
     let tracers =
         if is_root() { "trackway-off,trackway-flight,cyclictest" } else { "trackway-flight" };
-    let Some(rows) = bench::rows(&world, "latency", tracers) else { return };
+    let Some(rows) = bench::rows(&fixture, "latency", tracers) else { return };
     let count = |row: &Value| -> u64 {
         let histogram = row["histogram"].as_array().expect("a histogram");
         histogram.iter().map(|one| one[1].as_u64().expect("a count")).sum()
@@ -134,8 +136,8 @@ fn every_turn_of_the_loop_is_in_a_histogram() {
     }
 }
 
-/// RUN tracers that are on for the begin of the work alone, and for something else. EXPECT both to
-/// have failed, whatever they recorded, and one that is on all the time not to.
+/// RUN tracers that are on only at the beginning of the work, and for other events. EXPECT both to
+/// fail, whatever they recorded, and one that is on all the time to succeed.
 #[test]
 fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     // The real one, which ends before the work does.
@@ -149,15 +151,16 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     // The real one, of all that others do in a moment.
     const ELSEWHERE: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
         bpftrace -f json -e \"$4\" -c \"$(command -v sleep) 0.2\" -o \"$8\" && $6\n";
-    let world = World::new("bench-liars");
+    let fixture = Fixture::new("bench-liars");
     if !is_root() || ["cc", "perf", "bpftrace", "hackbench"].iter().any(|program| !has(program)) {
         return skipped("it takes root, cc, perf, bpftrace and hackbench");
     }
-    let before = world.path("before");
+    let before = fixture.path("before");
     bench::scripts(&before, &[("perf", HALF), ("bpftrace", ELSEWHERE)]);
-    let out = world.path("results");
+    let out = fixture.path("results");
     let tracers = "perf-sched,bpftrace,ftrace-sched";
-    let mut command = world.trackway(&["bench", "workload", "--rounds", "1", "--tracers", tracers]);
+    let mut command =
+        fixture.trackway(&["bench", "workload", "--rounds", "1", "--tracers", tracers]);
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", before.display())).arg("--out").arg(&out);
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("it runs");
@@ -179,22 +182,22 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     }
 }
 
-/// KILL the bench while a server is under load. EXPECT nothing of it to stay.
+/// KILL the bench while a server is under load. EXPECT no remains of it.
 #[test]
 fn a_killed_bench_leaves_no_server() {
     const PATIENCE: Duration = Duration::from_secs(60);
     // A process is called as its executable: redis-tools has only one, for all that it does.
     const SERVERS: &[&str] = &["apache2", "redis-server", "redis-check-rdb", "tbench_srv"];
-    let world = World::new("bench-server");
-    // Which of them there are, and whether there can be a network for them, the suite says.
+    let fixture = Fixture::new("bench-server");
+    // The suite reports which of them are installed, and whether a network is possible.
     if !is_root() || !has("cc") || !(has("ab") || has("redis-benchmark")) {
         return skipped("there is no server that could be put under load");
     }
-    let folder = world.path("scratch");
+    let folder = fixture.path("scratch");
     std::fs::create_dir(&folder).expect("a folder");
-    let out = world.path("results");
+    let out = fixture.path("results");
     let arguments = ["bench", "workload", "--rounds", "9", "--tracers", "none", "--out"];
-    let mut command = world.trackway(&arguments);
+    let mut command = fixture.trackway(&arguments);
     command.arg(&out).env("TMPDIR", &folder).stdout(Stdio::null()).stderr(Stdio::null());
     let mut bench = command.spawn().expect("trackway runs");
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! `trackway bench`: what it measures, what it keeps, draws and compares. No time is asserted.
+//! `trackway bench`: its measurements, files, drawings and comparisons. No time is asserted.
 
 mod compare;
 mod events;

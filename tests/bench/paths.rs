@@ -1,15 +1,17 @@
-//! `trackway bench paths`, `cases` and `breakdown`: with what is always there, once.
+//! `trackway bench paths`, `cases` and `breakdown`: one run, with the tracers that are always
+//! available.
 
 use serde_json::Value;
 use trackway_tests::bench::{self, is_accounted_for, number, row};
-use trackway_tests::{World, skipped};
+use trackway_tests::{Fixture, skipped};
 
-/// Rows of a suite that is run once.
+/// Runs a suite once and returns its rows.
 fn rows(suite: &str, tracers: &str) -> Option<Vec<Value>> {
-    bench::rows(&World::new(&format!("bench-{suite}")), suite, tracers)
+    bench::rows(&Fixture::new(&format!("bench-{suite}")), suite, tracers)
 }
 
-/// Whether it was measured, with all of its events; absent must say why.
+/// Returns true if a row was measured with all of its events. Panics if an absent row has no
+/// reason.
 fn is_measured(row: &Value) -> bool {
     let is_measured = bench::is_measured(row);
     if is_measured && row["emitted"].is_u64() {
@@ -18,9 +20,9 @@ fn is_measured(row: &Value) -> bool {
     is_measured
 }
 
-/// RUN the suite of the buffers by themselves. EXPECT every event of every way to be found in its
-/// buffer or counted, more instructions where a sub-buffer is opened, and an atomic one for a
-/// claim.
+/// RUN the suite of the buffers by themselves. EXPECT every event of every writer path to be found
+/// in its buffer or counted, more instructions where a sub-buffer is opened, and an atomic one for
+/// a claim.
 #[test]
 fn every_way_is_measured_on_either_path() {
     let Some(rows) = rows("paths", "trackway-claim,trackway-lockless") else { return };
@@ -45,7 +47,7 @@ fn every_way_is_measured_on_either_path() {
 }
 
 /// RUN the thesis's cases. EXPECT every iteration to be in a histogram, whatever it does; the
-/// events of the active case in the trace, and those that are beside the loop, and no others.
+/// events of the active case in the trace, and those outside the loop, and no others.
 #[test]
 fn every_iteration_of_every_case_is_in_a_histogram() {
     let Some(rows) = rows("cases", "trackway,ftrace-uprobe,bpftrace") else { return };
@@ -62,7 +64,7 @@ fn every_iteration_of_every_case_is_in_a_histogram() {
         let row = row(&rows, "trackway", case);
         assert!(is_measured(row), "{row}");
         assert_eq!(count(row), all, "{case}");
-        // What reading the counter takes was taken out; and both ends are kept as they were.
+        // The cost of reading the counter is subtracted; both raw values are stored.
         assert!(row["measuring"].as_f64().is_some_and(|ns| ns > 0.0), "{row}");
         let histogram = row["histogram"].as_array().expect("a histogram");
         assert_eq!(row["tail"]["min"], histogram[0][0], "{case}");

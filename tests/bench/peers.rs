@@ -1,4 +1,4 @@
-//! `trackway bench` with tracers of others: what they write is looked at, and what they leave.
+//! `trackway bench` with other tracers: checks of their output, and of their remains.
 
 use std::fs;
 use std::path::Path;
@@ -10,25 +10,31 @@ use trackway_tests::bench::{
     is_accounted_for, is_measured, of, processes, quick, row, rows_of, scripts,
 };
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{World, build_dir, has, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, has, is_root, skipped};
 
-/// Runs a suite once with these tracers, and these programs before all others: its status and rows.
-fn bench(world: &World, suite: &str, tracers: &str, before: &Path) -> (Option<i32>, Vec<Value>) {
+/// Runs a suite once with these tracers, and these programs first on PATH; returns its status and
+/// rows.
+fn bench(
+    fixture: &Fixture,
+    suite: &str,
+    tracers: &str,
+    before: &Path,
+) -> (Option<i32>, Vec<Value>) {
     let path = std::env::var("PATH").unwrap_or_default();
-    let (code, _, report) = quick(world, suite, tracers, |command| {
+    let (code, _, report) = quick(fixture, suite, tracers, |command| {
         command.env("PATH", format!("{}:{path}", before.display()));
     });
     (code, rows_of(&report, suite))
 }
 
-/// RUN the suite `size`. EXPECT an event of ours to take as many bytes as it has, and text more.
+/// RUN the suite `size`. EXPECT the documented size of our event, and a larger one of text.
 #[test]
 fn bytes_of_events_are_those_of_files() {
-    let world = World::new("bench-size");
+    let fixture = Fixture::new("bench-size");
     if !has("cc") {
         return skipped("no C compiler (cc) is installed");
     }
-    let (status, rows) = bench(&world, "size", "babeltrace2-text", Path::new("/nonexistent"));
+    let (status, rows) = bench(&fixture, "size", "babeltrace2-text", Path::new("/nonexistent"));
     assert_eq!(status, Some(0), "{rows:?}");
     let figure = |tracer: &str, case: &str| {
         let row = row(&rows, tracer, case);
@@ -50,20 +56,20 @@ fn bytes_of_events_are_those_of_files() {
     assert!(once > 0.0, "{once}");
 }
 
-/// RUN tracers that run the program and record nothing, and one that does. EXPECT figures of that
-/// one alone.
+/// RUN tracers that run the program and record nothing, and one that records. EXPECT figures only
+/// of the last.
 #[test]
 fn a_tracer_that_was_silently_off_has_no_figure() {
-    let world = World::new("bench-off");
+    let fixture = Fixture::new("bench-off");
     if !has("cc") {
         return skipped("no C compiler (cc) is installed");
     }
     // What follows the last option is the program, which is run as if it were recorded.
     let off = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n\
                case \"$1\" in */functions | */usdt) exec \"$@\" ;; esac; shift; done\n";
-    let before = world.path("before");
+    let before = fixture.path("before");
     scripts(&before, &[("uftrace", off), ("perf", off)]);
-    let (status, rows) = bench(&world, "tracepoint", "uftrace,perf", &before);
+    let (status, rows) = bench(&fixture, "tracepoint", "uftrace,perf", &before);
     assert_eq!(status, Some(1), "{rows:?}");
     for tracer in ["uftrace", "perf"] {
         for row in of(&rows, tracer).into_iter().filter(|row| row["status"] != "absent") {
@@ -77,15 +83,16 @@ fn a_tracer_that_was_silently_off_has_no_figure() {
     of(&rows, "trackway").into_iter().for_each(is_accounted_for);
 }
 
-/// RUN an LTTng that never enables the event, and ours. EXPECT no figure of a traced routine of it.
+/// RUN an LTTng that never enables the event, and Trackway. EXPECT no figure of a traced routine
+/// from LTTng.
 #[test]
 fn an_lttng_that_enables_nothing_has_no_figure() {
-    let world = World::new("bench-lttng-off");
-    let before = world.path("before");
+    let fixture = Fixture::new("bench-lttng-off");
+    let before = fixture.path("before");
     let liar = "#!/bin/sh\nPATH=${PATH#*:}\n\
                 for word; do [ \"$word\" = enable-event ] && exit 0; done\nexec lttng \"$@\"\n";
     scripts(&before, &[("lttng", liar)]);
-    let (status, rows) = bench(&world, "cases", "lttng-ust", &before);
+    let (status, rows) = bench(&fixture, "cases", "lttng-ust", &before);
     let records = |row: &&Value| row["case"] != "instrumented, off";
     let traced: Vec<&Value> = of(&rows, "lttng-ust").into_iter().filter(records).collect();
     if traced.iter().all(|row| row["status"] == "absent") {
@@ -106,12 +113,12 @@ fn an_lttng_that_enables_nothing_has_no_figure() {
 /// RUN tracers by the kernel. EXPECT each to have all events, or a reason, and to leave nothing.
 #[test]
 fn tracers_by_the_kernel_have_all_events() {
-    let world = World::new("bench-kernel-events");
+    let fixture = Fixture::new("bench-kernel-events");
     if !has("cc") {
         return skipped("no C compiler (cc) is installed");
     }
     let tracers = "ftrace-uprobe,ftrace-marker,bpftrace";
-    let (status, rows) = bench(&world, "tracepoint", tracers, Path::new("/nonexistent"));
+    let (status, rows) = bench(&fixture, "tracepoint", tracers, Path::new("/nonexistent"));
     assert_eq!(status, Some(0), "{rows:?}");
     for tracer in ["ftrace-uprobe", "ftrace-marker", "bpftrace"] {
         for row in of(&rows, tracer) {
@@ -122,7 +129,8 @@ fn tracers_by_the_kernel_have_all_events() {
     }
 }
 
-/// KILL the bench while it has a uprobe event. EXPECT neither that, nor its instance, to stay.
+/// KILL the bench while it has a uprobe event. EXPECT that neither the event nor its instance
+/// remains.
 #[test]
 fn a_killed_bench_leaves_no_uprobe_event() {
     const SCRIPT: &str = "
@@ -138,12 +146,12 @@ fn a_killed_bench_leaves_no_uprobe_event() {
         i=0; while there || [ -d $tracing/instances/trackway-lab-$bench-ftrace-uprobe ]; do
             [ $i -lt 2000 ] || exit 92; sleep 0.02; i=$((i+1))
         done";
-    let world = World::new("bench-uprobe");
+    let fixture = Fixture::new("bench-uprobe");
     let header = "/usr/include/x86_64-linux-gnu/sys/sdt.h";
     if !is_root() || !Path::new(header).is_file() {
         return skipped("it takes root, and systemtap-sdt-dev");
     }
-    let mut command = world.command("unshare");
+    let mut command = fixture.command("unshare");
     command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(build_dir().join("trackway"));
     match command.status().expect("unshare runs").code() {
         Some(90) => skipped("tracefs cannot be mounted here, or has no uprobes"),
@@ -151,13 +159,13 @@ fn a_killed_bench_leaves_no_uprobe_event() {
     }
 }
 
-/// KILL the bench while LTTng traces for it. EXPECT no daemon of it, no folder and no shared memory
-/// to stay, and nothing where root's daemons have their sockets.
+/// KILL the bench while LTTng traces for it. EXPECT that none of its daemons, folders and shared
+/// memory remains, and nothing in the socket folder of root's daemons.
 #[test]
 fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     const PATIENCE: Duration = Duration::from_secs(60);
     const DAEMONS: &[&str] = &["lttng-sessiond", "lttng-consumerd"];
-    let world = World::new("bench-lttng");
+    let fixture = Fixture::new("bench-lttng");
     let multiarch = format!("/usr/include/{}-linux-gnu/lttng", std::env::consts::ARCH);
     let has_header = ["/usr/include/lttng", &multiarch].iter().any(|path| Path::new(path).is_dir());
     if !is_root() || !has("cc") || !has("lttng-sessiond") || !has_header {
@@ -166,21 +174,22 @@ fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     let shared = || {
         let entries = fs::read_dir("/dev/shm").expect("shared memory").flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        // Windows of the lab, and LTTng's buffers: other tests have windows of their own meanwhile.
+        // Windows of the bench, and LTTng's buffers: other tests have windows of their own
+        // meanwhile.
         names.filter(|name| name.starts_with("trackway-lab-") || name.starts_with("ust-")).count()
     };
     let sockets = Path::new("/var/run/lttng");
     let was_there = sockets.exists();
     let before = shared();
-    let folder = world.path("scratch");
+    let folder = fixture.path("scratch");
     fs::create_dir(&folder).expect("a folder");
     let arguments = ["bench", "tracepoint", "--rounds", "9", "--tracers", "lttng-ust", "--out"];
-    let mut command = world.trackway(&arguments);
-    command.arg(world.path("results")).env("TMPDIR", &folder);
+    let mut command = fixture.trackway(&arguments);
+    command.arg(fixture.path("results")).env("TMPDIR", &folder);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut bench = command.spawn().expect("trackway runs");
     let begin = Instant::now();
-    // Until something is traced: there is a consumer for it then.
+    // Waits until LTTng traces: it has a consumer then.
     let traces = || processes(&folder, DAEMONS) >= DAEMONS.len();
     while !traces() && begin.elapsed() < PATIENCE && bench.try_wait().expect("it").is_none() {
         std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,5 @@
-//! `trackway bench sessions`: with what is always there, once; and what a killed run leaves.
+//! `trackway bench sessions`: one run, with the tracers that are always available; and the remains
+//! of a killed run.
 
 use std::fs;
 use std::path::Path;
@@ -6,16 +7,17 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use trackway_tests::bench::{is_accounted_for, is_measured, number, of, report, row, rows_of};
-use trackway_tests::{World, has, skipped};
+use trackway_tests::{Fixture, has, skipped};
 
-/// How long what was killed, and what it had started, has to be gone.
+/// Time in which killed processes, and those that they had started, must be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// RUN the suite, once. EXPECT every event in every session to be somewhere, in each of them; as
-/// many events of short-lived processes as there were, each process counted, and nothing left.
+/// RUN the suite, once. EXPECT every event to be accounted for in each session; the right number of
+/// events of short-lived processes, each process counted, and no remains.
 #[test]
 fn every_event_of_every_session_is_accounted_for() {
-    let Some(report) = report(&World::new("bench-sessions"), "sessions", "trackway-socket") else {
+    let Some(report) = report(&Fixture::new("bench-sessions"), "sessions", "trackway-socket")
+    else {
         return;
     };
     let rows = rows_of(&report, "sessions");
@@ -54,11 +56,11 @@ fn recorders_of_a_run_that_is_killed_end() {
     if !has("cc") {
         return skipped("no C compiler (cc) is installed");
     }
-    let world = World::new("bench-sessions-killed");
-    let temp = world.path("tmp");
+    let fixture = Fixture::new("bench-sessions-killed");
+    let temp = fixture.path("tmp");
     fs::create_dir_all(&temp).expect("a folder");
-    let mut command = world.trackway(&["bench", "sessions", "--quick", "--tracers", "trackway"]);
-    let command = command.arg("--out").arg(world.path("out")).env("TMPDIR", &temp);
+    let mut command = fixture.trackway(&["bench", "sessions", "--quick", "--tracers", "trackway"]);
+    let command = command.arg("--out").arg(fixture.path("out")).env("TMPDIR", &temp);
     let mut bench = command.spawn().expect("it runs");
     let begin = Instant::now();
     while recorders(&temp).is_empty() {

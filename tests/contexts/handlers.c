@@ -1,6 +1,6 @@
-/* Signal handlers that come in while contexts are set. Each value is one of a few, the same all
- * over; an event says which it finds by its own reading, and the recorder's, which are compared.
- * Two kinds of signals, so that handlers are interrupted, too. */
+/* Signal handlers that interrupt a thread while it sets contexts. Each value is one of a few, and
+ * all its bytes are the same. An event has the value that the program reads and the value that the
+ * recorder reads, for comparison. Two kinds of signals, so that handlers are interrupted, too. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void handler(int signal)
     look();
     if (handled % 3 == 0)
         trackway_clear_context(torn, text);
-    if (handled % 4 != 0) { /* else what it has interrupted goes on with its own */
+    if (handled % 4 != 0) { /* otherwise the interrupted code goes on with its own value */
         trackway_put_context(torn, text, &text);
         trackway_put_context(torn, number, &number);
     }

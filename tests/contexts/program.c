@@ -1,5 +1,5 @@
-/* Sets contexts of all kinds, and emits in between. The number of an event says what it is to find;
- * see ../contexts.rs. */
+/* Sets contexts of all kinds, and emits in between. The number of an event selects the expected
+ * values; see ../record/contexts.rs. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-//! The C header, also as C++ sees it: what compilers accept and refuse, what is recorded, and what
-//! a call costs while it is off, as far as machine code shows.
+//! The C header, also as C++: accepted and refused uses, recorded events, and the cost of a
+//! disabled call, as far as machine code shows it.
 //!
 //! The sources are in `tests/header/`. A fake agent stands in for `libtrackway.so`.
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use trackway_tests::{World, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, has, skipped, source_dir, text};
 
 use crate::support::{
     build, dialects, in_parallel, installed, instructions, misuse_is_refused, run, takes,
@@ -15,9 +15,9 @@ use crate::support::{
 
 #[test]
 fn every_standard_accepts_every_form_on_and_off() {
-    let world = World::new("header-forms");
+    let fixture = Fixture::new("header-forms");
     let mut jobs = Vec::new();
-    for (compiler, standard, language) in dialects(&world) {
+    for (compiler, standard, language) in dialects(&fixture) {
         for mode in [&["-O0"][..], &["-O2"], &["-O1", "-DTRACKWAY_DISABLE"]] {
             let mut flags = vec![standard, "-x", language];
             flags.extend_from_slice(mode);
@@ -28,15 +28,15 @@ fn every_standard_accepts_every_form_on_and_off() {
         }
     }
     in_parallel(&jobs, |index, (compiler, flags, file)| {
-        let program = build(&world, compiler, flags, &[file], &format!("forms{index}"));
-        run(&world, &program, &[]);
+        let program = build(&fixture, compiler, flags, &[file], &format!("forms{index}"));
+        run(&fixture, &program, &[]);
     });
 }
 
 /// Warnings that careful people switch on have nothing to say either.
 #[test]
 fn stricter_warnings_are_silent() {
-    let world = World::new("header-strict");
+    let fixture = Fixture::new("header-strict");
     let common = ["-Wshadow", "-Wconversion", "-Wsign-conversion", "-Wcast-qual", "-Wundef"];
     for (compiler, standard, more) in [
         ("gcc", "-std=c11", "-Wmissing-prototypes"),
@@ -51,24 +51,24 @@ fn stricter_warnings_are_silent() {
         let mut flags = vec![standard, more, "-fsyntax-only"];
         flags.extend_from_slice(&common);
         if !compiler.ends_with("++") {
-            build(&world, compiler, &flags, &["second_file.c"], "unused");
-            build(&world, compiler, &flags, &["site.c"], "unused");
+            build(&fixture, compiler, &flags, &["second_file.c"], "unused");
+            build(&fixture, compiler, &flags, &["site.c"], "unused");
         } else {
-            build(&world, compiler, &flags, &["cxx_forms.cc"], "unused");
+            build(&fixture, compiler, &flags, &["cxx_forms.cc"], "unused");
         }
     }
 }
 
 #[test]
 fn misuse_is_refused_in_words_that_help() {
-    let world = World::new("header-misuse");
+    let fixture = Fixture::new("header-misuse");
     let cxx = ["-std=c++17", "-x", "c++"];
     let languages: [(&[&str], &[&str]); 2] =
         [(&["gcc", "clang"], &["-std=c11"]), (&["g++", "clang++"], &cxx)];
-    misuse_is_refused(&world, "misuse", &languages);
+    misuse_is_refused(&fixture, "misuse", &languages);
 }
 
-/// What `values.c` prints, to the byte: the payload layout is a contract.
+/// Output of `values.c`, to the byte: the payload layout is a contract.
 const VALUES: &str = "\
 registrations 1, enabled 0, evaluated 0
 levels 0 14, label has 1 field: a shape 5 scalar 2 red=0..0 green=1..5; \
@@ -94,42 +94,43 @@ enabled 0, evaluated 1
 
 #[test]
 fn payloads_are_what_the_contract_says() {
-    let world = World::new("header-values");
+    let fixture = Fixture::new("header-values");
     for compiler in installed(&["gcc", "clang"]) {
         for level in ["-O0", "-O2", "-O3"] {
             let sources = ["values.c", "fake_agent.c"];
-            let program = build(&world, compiler, &["-std=c11", level], &sources, "values");
-            assert_eq!(run(&world, &program, &[]), VALUES, "{compiler} {level}");
+            let program = build(&fixture, compiler, &["-std=c11", level], &sources, "values");
+            assert_eq!(run(&fixture, &program, &[]), VALUES, "{compiler} {level}");
         }
     }
 }
 
 #[test]
-fn what_does_not_fit_is_cut() {
-    let world = World::new("header-limits");
+fn long_values_are_cut() {
+    let fixture = Fixture::new("header-limits");
     for compiler in installed(&["gcc", "clang"]) {
         let mut flags = vec!["-std=c11", "-O1"];
         let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-        if takes(&world, compiler, &sanitizers) {
+        if takes(&fixture, compiler, &sanitizers) {
             flags.extend_from_slice(&sanitizers);
         }
-        let program = build(&world, compiler, &flags, &["limits.c", "fake_agent.c"], "limits");
-        assert_eq!(run(&world, &program, &[]), "", "{compiler}");
+        let program = build(&fixture, compiler, &flags, &["limits.c", "fake_agent.c"], "limits");
+        assert_eq!(run(&fixture, &program, &[]), "", "{compiler}");
     }
 }
 
 #[test]
 fn a_string_that_changes_meanwhile_leaves_a_whole_record() {
-    let world = World::new("header-racing");
+    let fixture = Fixture::new("header-racing");
     for compiler in installed(&["gcc", "clang"]) {
         let sources = ["racing_string.c", "fake_agent.c"];
-        let program = build(&world, compiler, &["-std=c11", "-O2", "-pthread"], &sources, "racing");
-        let said = run(&world, &program, &[]);
+        let program =
+            build(&fixture, compiler, &["-std=c11", "-O2", "-pthread"], &sources, "racing");
+        let said = run(&fixture, &program, &[]);
         assert!(said.starts_with("wrong 0,"), "{compiler}: {said}");
     }
 }
 
-/// What `program` says with two plugins, sorted: each module's note, each event once a module.
+/// Output of `program` with two plugins, sorted: each module's note, and each event once a module.
 const MODULES: &str = "  program:only level 5 fields 0
   shared:unused level 14 fields 1
   shared:unused level 14 fields 1
@@ -151,7 +152,7 @@ shared:visit 02706c7567696e00";
 
 #[test]
 fn modules_are_found_and_announced_however_they_are_linked() {
-    let world = World::new("header-modules");
+    let fixture = Fixture::new("header-modules");
     let mut jobs = Vec::new();
     let ways: [&[&str]; 9] = [
         &["-O0"],
@@ -167,22 +168,22 @@ fn modules_are_found_and_announced_however_they_are_linked() {
     for compiler in installed(&["gcc", "clang"]) {
         jobs.extend(ways.iter().map(|flags| (compiler, *flags)));
     }
-    jobs.retain(|(compiler, flags)| takes(&world, compiler, flags));
+    jobs.retain(|(compiler, flags)| takes(&fixture, compiler, flags));
     in_parallel(&jobs, |index, (compiler, flags)| {
         let mut plugin_flags = vec!["-std=gnu11"];
         plugin_flags.extend(flags.iter().filter(|flag| !flag.ends_with("pie")));
         plugin_flags.extend(["-fPIC", "-shared"]);
-        fs::create_dir(world.path(&index.to_string())).expect("a folder");
+        fs::create_dir(fixture.path(&index.to_string())).expect("a folder");
         let name = |file: &str| format!("{index}/{file}");
-        let first = build(&world, compiler, &plugin_flags, &["plugin.c"], &name("plugin1.so"));
-        let second = world.path(&name("plugin2.so"));
+        let first = build(&fixture, compiler, &plugin_flags, &["plugin.c"], &name("plugin1.so"));
+        let second = fixture.path(&name("plugin2.so"));
         fs::copy(&first, &second).expect("a copy");
 
         let mut flags = flags.to_vec();
         flags.extend(["-std=gnu11", "-rdynamic"]);
         let sources = ["program.c", "second_file.c", "fake_agent.c"];
-        let program = build(&world, compiler, &flags, &sources, &name("program"));
-        let said = run(&world, &program, &[&first, &second]);
+        let program = build(&fixture, compiler, &flags, &sources, &name("program"));
+        let said = run(&fixture, &program, &[&first, &second]);
         let mut lines: Vec<&str> = said.lines().collect();
         lines.sort_unstable();
         assert_eq!(lines.join("\n"), MODULES, "{compiler} {}", flags.join(" "));
@@ -191,34 +192,34 @@ fn modules_are_found_and_announced_however_they_are_linked() {
 
 #[test]
 fn static_programs_run_with_everything_off_and_carry_the_note() {
-    let world = World::new("header-static");
+    let fixture = Fixture::new("header-static");
     for compiler in installed(&["gcc", "clang"]) {
         for flags in [&["-static"][..], &["-static", "-O2", "-flto", "-Wl,--gc-sections"]] {
-            if !takes(&world, compiler, flags) {
+            if !takes(&fixture, compiler, flags) {
                 continue;
             }
             let mut all = flags.to_vec();
             all.extend(["-std=gnu11", "-DSTATIC"]);
-            let program = build(&world, compiler, &all, &["all_forms.c"], "alone");
-            run(&world, &program, &[]);
+            let program = build(&fixture, compiler, &all, &["all_forms.c"], "alone");
+            run(&fixture, &program, &[]);
             let sources = ["program.c", "second_file.c", "fake_agent.c"];
-            let program = build(&world, compiler, &all, &sources, "program");
-            let said = run(&world, &program, &[]);
+            let program = build(&fixture, compiler, &all, &sources, "program");
+            let said = run(&fixture, &program, &[]);
             assert!(said.contains("registrations 1\nprogram: version 1, 12 bytes\n"), "{said}");
         }
     }
 }
 
-/// A library that asks for nothing but what the C library has can be loaded anywhere.
+/// A library that needs only the C library can be loaded anywhere.
 #[test]
 fn nothing_needs_the_library() {
-    let world = World::new("header-undefined");
+    let fixture = Fixture::new("header-undefined");
     if !has("nm") {
         return skipped("nm is not installed");
     }
     for compiler in installed(&["gcc", "clang"]) {
         let flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-Wl,-z,defs"];
-        let library = build(&world, compiler, &flags, &["site.c"], "site.so");
+        let library = build(&fixture, compiler, &flags, &["site.c"], "site.so");
         let output = Command::new("nm").args(["-D", "-u"]).arg(&library).output().expect("nm runs");
         let symbols = text(&output.stdout);
         let ours: Vec<&str> = symbols.lines().filter(|line| line.contains("trackway")).collect();
@@ -229,14 +230,14 @@ fn nothing_needs_the_library() {
 
 #[test]
 fn a_call_that_is_off_is_at_most_three_loads_and_a_branch() {
-    let world = World::new("header-site");
+    let fixture = Fixture::new("header-site");
     if !cfg!(target_arch = "x86_64") || !has("objdump") {
         return skipped("the check reads x86-64 machine code, with objdump");
     }
     for compiler in installed(&["gcc", "clang"]) {
         for pic in ["-fPIC", "-fPIE"] {
             let flags = ["-std=c11", "-O2", "-c", pic];
-            let object = build(&world, compiler, &flags, &["site.c"], "site.o");
+            let object = build(&fixture, compiler, &flags, &["site.c"], "site.o");
             let mut objdump = Command::new("objdump");
             objdump.args(["-d", "--no-show-raw-insn"]).arg(&object);
             let listing = text(&objdump.output().expect("objdump runs").stdout);
@@ -257,13 +258,13 @@ fn a_call_that_is_off_is_at_most_three_loads_and_a_branch() {
 
 #[test]
 fn debuggers_find_the_probe() {
-    let world = World::new("header-sdt");
+    let fixture = Fixture::new("header-sdt");
     if !cfg!(target_arch = "x86_64") || !has("readelf") || !has("objdump") {
         return skipped("the probes are for x86-64, and readelf and objdump read them");
     }
     for compiler in installed(&["gcc", "clang"]) {
         let flags = ["-std=c11", "-O2", "-fPIC", "-shared"];
-        let library = build(&world, compiler, &flags, &["site.c"], "site.so");
+        let library = build(&fixture, compiler, &flags, &["site.c"], "site.so");
         let output = Command::new("readelf").arg("-n").arg(&library).output().expect("it runs");
         let notes = text(&output.stdout);
         let probe = notes.split("stapsdt ").find(|note| note.contains("Name: three"));
@@ -292,50 +293,51 @@ fn debuggers_find_the_probe() {
 
 #[test]
 fn a_raised_semaphore_makes_the_call_but_records_nothing() {
-    let world = World::new("header-semaphore");
+    let fixture = Fixture::new("header-semaphore");
     if !cfg!(target_arch = "x86_64") {
         return skipped("the probes are for x86-64");
     }
     for compiler in installed(&["gcc", "clang"]) {
         let sources = ["semaphore.c", "fake_agent.c"];
-        let program = build(&world, compiler, &["-std=c11", "-O2"], &sources, "semaphore");
+        let program = build(&fixture, compiler, &["-std=c11", "-O2"], &sources, "semaphore");
         let expected = "evaluated 1, enabled 1\nsemaphore:raised 02000000\n";
-        assert_eq!(run(&world, &program, &[]), expected, "{compiler}");
+        assert_eq!(run(&fixture, &program, &[]), expected, "{compiler}");
     }
 }
 
 /// Machines that the library is not for: the header still compiles, without probes.
 #[test]
 fn other_machines_compile_the_header() {
-    let world = World::new("header-machines");
+    let fixture = Fixture::new("header-machines");
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    // The C library's headers for those machines are not here; the header needs only this of them.
-    let folder = world.path("freestanding");
+    // The C library's headers for those machines are not installed; the header needs only this part
+    // of them.
+    let folder = fixture.path("freestanding");
     fs::create_dir(&folder).expect("a folder");
     fs::write(folder.join("errno.h"), "extern int errno;\n").expect("a file");
     for machine in ["aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf", "i386-linux"]
     {
         let target = format!("--target={machine}");
-        if !takes(&world, "clang", &[&target, "-ffreestanding", "-c"]) {
+        if !takes(&fixture, "clang", &[&target, "-ffreestanding", "-c"]) {
             continue;
         }
         let include = format!("-isystem{}", folder.display());
         let flags = ["-std=c11", "-O2", "-c", "-fPIC", "-ffreestanding", &target, &include];
-        build(&world, "clang", &flags, &["site.c"], "site.o");
-        build(&world, "clang", &flags, &["second_file.c"], "second.o");
+        build(&fixture, "clang", &flags, &["site.c"], "site.o");
+        build(&fixture, "clang", &flags, &["second_file.c"], "second.o");
     }
 }
 
-/// The preload helpers, as the Makefile builds them, in a folder of this test.
-fn helpers(world: &World) -> [PathBuf; 2] {
+/// Builds the preload helpers, as the Makefile does, in a folder of this test.
+fn helpers(fixture: &Fixture) -> [PathBuf; 2] {
     ["libc", "pthread"].map(|name| {
         let file = format!("libtrackway-{name}.so");
         let soname = format!("-Wl,-soname,{file}");
         let code = format!("../../preload/{name}.c");
         let flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,now"];
-        build(world, "cc", &[&flags[..], &[&soname]].concat(), &[&code], &file)
+        build(fixture, "cc", &[&flags[..], &[&soname]].concat(), &[&code], &file)
     })
 }
 
@@ -346,22 +348,22 @@ fn joined(libraries: &[PathBuf]) -> String {
 
 #[test]
 fn preload_helpers_record_what_a_program_does() {
-    let world = World::new("header-preload");
+    let fixture = Fixture::new("header-preload");
     let flags = ["-std=c11", "-O1", "-rdynamic", "-pthread"];
-    let program = build(&world, "cc", &flags, &["preload_check.c", "fake_agent.c"], "check");
-    let mut command = world.command(&program);
-    let output = command.env("LD_PRELOAD", joined(&helpers(&world))).output().expect("it runs");
+    let program = build(&fixture, "cc", &flags, &["preload_check.c", "fake_agent.c"], "check");
+    let mut command = fixture.command(&program);
+    let output = command.env("LD_PRELOAD", joined(&helpers(&fixture))).output().expect("it runs");
     assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
 }
 
 #[test]
 fn preload_helpers_leave_any_program_alone() {
-    let world = World::new("header-programs");
-    let helpers = helpers(&world);
+    let fixture = Fixture::new("header-programs");
+    let helpers = helpers(&fixture);
     let flags = ["-std=c11", "-O2", "-fPIC", "-shared"];
-    let agent = build(&world, "cc", &flags, &["noisy_agent.c", "fake_agent.c"], "agent.so");
+    let agent = build(&fixture, "cc", &flags, &["noisy_agent.c", "fake_agent.c"], "agent.so");
     let with_agent = [agent, helpers[0].clone(), helpers[1].clone()];
-    let counts = world.path("counts");
+    let counts = fixture.path("counts");
     for words in [
         "ls /",
         "bash -c true|cat</dev/null",
@@ -373,9 +375,9 @@ fn preload_helpers_leave_any_program_alone() {
             skipped(format!("{} is not installed", words[0]));
             continue;
         }
-        let alone = world.command(&words[0]).args(&words[1..]).output().expect("it runs");
+        let alone = fixture.command(&words[0]).args(&words[1..]).output().expect("it runs");
         for libraries in [&helpers[..], &with_agent] {
-            let mut command = world.command(&words[0]);
+            let mut command = fixture.command(&words[0]);
             command.args(&words[1..]).env("LD_PRELOAD", joined(libraries));
             let output = command.env("NOISY_AGENT_FILE", &counts).output().expect("it runs");
             assert_eq!(output, alone, "{words:?}");
@@ -384,7 +386,7 @@ fn preload_helpers_leave_any_program_alone() {
     }
 }
 
-/// The first program in the header's own comment.
+/// Returns the first program in the header's own comment.
 fn example_of_the_header() -> String {
     let header = source_dir().join("include/trackway/trackway.h");
     let header = fs::read_to_string(header).expect("the header");
@@ -396,17 +398,17 @@ fn example_of_the_header() -> String {
 
 #[test]
 fn the_examples_compile_on_and_off() {
-    let world = World::new("header-example");
-    let example = world.path("example.c");
+    let fixture = Fixture::new("header-example");
+    let example = fixture.path("example.c");
     fs::write(&example, example_of_the_header()).expect("a source");
     let example = example.to_string_lossy();
     for compiler in installed(&["gcc", "clang"]) {
         for mode in ["-DTRACING_ON", "-DTRACKWAY_DISABLE"] {
             let flags = ["-std=c11", "-O2", "-pthread", mode];
-            let program = build(&world, compiler, &flags, &["../../examples/c/hello.c"], "hello");
-            assert_eq!(run(&world, &program, &[]), "answered 4000 requests\n");
-            let program = build(&world, compiler, &flags, &[&example], "example");
-            assert_eq!(run(&world, &program, &[]), "");
+            let program = build(&fixture, compiler, &flags, &["../../examples/c/hello.c"], "hello");
+            assert_eq!(run(&fixture, &program, &[]), "answered 4000 requests\n");
+            let program = build(&fixture, compiler, &flags, &[&example], "example");
+            assert_eq!(run(&fixture, &program, &[]), "");
         }
     }
 }

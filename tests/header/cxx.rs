@@ -1,18 +1,18 @@
-//! The C++ header: containers and scopes, in every standard; what is recorded, what is refused,
-//! and what a call costs while it is off, as far as machine code shows.
+//! The C++ header: containers and scopes, in every standard; recorded events, refused uses, and the
+//! cost of a disabled call, as far as machine code shows it.
 //!
 //! The sources are in `tests/header/`. A fake agent stands in for `libtrackway.so`.
 
 use std::fs;
 use std::process::Command;
 
-use trackway_tests::{World, build_dir, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir, text};
 
 use crate::support::{
     build, dialects, in_parallel, installed, instructions, misuse_is_refused, run, takes,
 };
 
-/// What `cxx_containers.cc` prints, to the byte, whatever the standard.
+/// Output of `cxx_containers.cc`, to the byte, whatever the standard.
 const CONTAINERS: &str = "\
 evaluated 0
 strings 20 6c69746572616c0001070000006c69746572616c
@@ -65,7 +65,7 @@ cut 4000 cut
 evaluated 3
 ";
 
-/// What `cxx_scopes.cc` prints: each begin with its end, in the reverse order.
+/// Output of `cxx_scopes.cc`: each begin with its end, in reverse order.
 const SCOPES: &str = "\
 evaluated 0
 named_begin, depth 1, level 14, more 14
@@ -90,18 +90,18 @@ plain_end, depth 0, level 6, more 0
 evaluated 2
 ";
 
-/// Every C++ compiler with every standard that it knows.
-fn cxx_dialects(world: &World) -> Vec<(&'static str, &'static str)> {
-    let mut all = dialects(world);
+/// Returns every C++ compiler with every standard that it supports.
+fn cxx_dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str)> {
+    let mut all = dialects(fixture);
     all.retain(|(_, _, language)| *language == "c++");
     all.into_iter().map(|(compiler, standard, _)| (compiler, standard)).collect()
 }
 
 #[test]
 fn containers_and_scopes_are_recorded_alike_in_every_standard() {
-    let world = World::new("cxx-forms");
+    let fixture = Fixture::new("cxx-forms");
     let mut jobs = Vec::new();
-    for (compiler, standard) in cxx_dialects(&world) {
+    for (compiler, standard) in cxx_dialects(&fixture) {
         jobs.push((compiler, standard, &["-O0"][..]));
         jobs.push((compiler, standard, &["-O2"]));
         if standard == "-std=c++17" {
@@ -119,13 +119,13 @@ fn containers_and_scopes_are_recorded_alike_in_every_standard() {
         for (file, expected) in [("cxx_containers", CONTAINERS), ("cxx_scopes", SCOPES)] {
             let source = format!("{file}.cc");
             let name = format!("{file}{index}");
-            let program = build(&world, compiler, &flags, &[&source, "fake_agent.c"], &name);
+            let program = build(&fixture, compiler, &flags, &[&source, "fake_agent.c"], &name);
             let without_exceptions = more.contains(&"-fno-exceptions") && file == "cxx_scopes";
             let expected = match without_exceptions {
                 true => plain.replace("evaluated 2", "evaluated 1"),
                 false => expected.to_owned(),
             };
-            assert_eq!(run(&world, &program, &[]), expected, "{what} {file}");
+            assert_eq!(run(&fixture, &program, &[]), expected, "{what} {file}");
         }
     });
 }
@@ -133,9 +133,9 @@ fn containers_and_scopes_are_recorded_alike_in_every_standard() {
 /// A header that C shares is called in C's forms by C++, too.
 #[test]
 fn every_form_of_c_is_taken_behind_the_cxx_header() {
-    let world = World::new("cxx-of-c");
+    let fixture = Fixture::new("cxx-of-c");
     let mut jobs = Vec::new();
-    for (compiler, standard) in cxx_dialects(&world) {
+    for (compiler, standard) in cxx_dialects(&fixture) {
         for mode in ["-O1", "-DTRACKWAY_DISABLE"] {
             for file in ["all_forms.c", "cxx_forms.cc"] {
                 jobs.push((compiler, standard, mode, file));
@@ -144,14 +144,14 @@ fn every_form_of_c_is_taken_behind_the_cxx_header() {
     }
     in_parallel(&jobs, |index, (compiler, standard, mode, file)| {
         let flags = [*standard, *mode, "-x", "c++", "-include", "trackway/trackway.hpp"];
-        let program = build(&world, compiler, &flags, &[file], &format!("forms{index}"));
-        run(&world, &program, &[]);
+        let program = build(&fixture, compiler, &flags, &[file], &format!("forms{index}"));
+        run(&fixture, &program, &[]);
     });
 }
 
 #[test]
 fn a_scope_may_end_on_another_thread() {
-    let world = World::new("cxx-coroutine");
+    let fixture = Fixture::new("cxx-coroutine");
     for compiler in installed(&["g++", "clang++"]) {
         let macros = ["-std=c++20", "-dM", "-E", "-x", "c++", "/dev/null"];
         let known = Command::new(compiler).args(macros).output().expect("the compiler runs");
@@ -162,44 +162,44 @@ fn a_scope_may_end_on_another_thread() {
         for level in ["-O0", "-O2"] {
             let flags = ["-std=c++20", level, "-pthread", "-x", "c++"];
             let sources = ["cxx_coroutine.cc", "fake_agent.c"];
-            let program = build(&world, compiler, &flags, &sources, "coroutine");
+            let program = build(&fixture, compiler, &flags, &sources, "coroutine");
             let expected = "scope_begin\nsuspended\nresumed\nscope_end, the same scope\n";
-            assert_eq!(run(&world, &program, &[]), expected, "{compiler} {level}");
+            assert_eq!(run(&fixture, &program, &[]), expected, "{compiler} {level}");
         }
     }
 }
 
 #[test]
 fn compiled_out_nothing_happens() {
-    let world = World::new("cxx-disabled");
+    let fixture = Fixture::new("cxx-disabled");
     let flags = ["-O1", "-x", "c++", "-DTRACKWAY_DISABLE"];
-    for (compiler, standard) in cxx_dialects(&world) {
+    for (compiler, standard) in cxx_dialects(&fixture) {
         let flags = [&[standard], &flags[..]].concat();
         let program =
-            build(&world, compiler, &flags, &["cxx_containers.cc", "fake_agent.c"], "off");
-        assert_eq!(run(&world, &program, &[]), "evaluated 0\nevaluated 0\n", "{compiler}");
+            build(&fixture, compiler, &flags, &["cxx_containers.cc", "fake_agent.c"], "off");
+        assert_eq!(run(&fixture, &program, &[]), "evaluated 0\nevaluated 0\n", "{compiler}");
     }
 }
 
 /// Views are read within the bounds that they give, and not after the call.
 #[test]
 fn sanitizers_have_nothing_to_say() {
-    let world = World::new("cxx-sanitizers");
+    let fixture = Fixture::new("cxx-sanitizers");
     for compiler in installed(&["g++", "clang++"]) {
         let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-        if !takes(&world, compiler, &sanitizers) {
+        if !takes(&fixture, compiler, &sanitizers) {
             continue;
         }
         let flags = [&["-std=c++17", "-O1", "-x", "c++"], &sanitizers[..]].concat();
         let sources = ["cxx_containers.cc", "fake_agent.c"];
-        let program = build(&world, compiler, &flags, &sources, "sanitized");
-        assert_eq!(run(&world, &program, &[]), CONTAINERS, "{compiler}");
+        let program = build(&fixture, compiler, &flags, &sources, "sanitized");
+        assert_eq!(run(&fixture, &program, &[]), CONTAINERS, "{compiler}");
     }
 }
 
 #[test]
 fn stricter_warnings_are_silent() {
-    let world = World::new("cxx-strict");
+    let fixture = Fixture::new("cxx-strict");
     let flags = [
         "-std=c++17",
         "-fsyntax-only",
@@ -214,18 +214,18 @@ fn stricter_warnings_are_silent() {
     ];
     for compiler in installed(&["g++", "clang++"]) {
         for file in ["cxx_containers.cc", "cxx_scopes.cc", "../../examples/cxx/shop.cc"] {
-            build(&world, compiler, &flags, &[file], "unused");
+            build(&fixture, compiler, &flags, &[file], "unused");
         }
     }
 }
 
 #[test]
 fn misuse_of_cxx_is_refused_in_words_that_help() {
-    let world = World::new("cxx-misuse");
-    misuse_is_refused(&world, "misuse_cxx", &[(&["g++", "clang++"], &["-std=c++17"])]);
+    let fixture = Fixture::new("cxx-misuse");
+    misuse_is_refused(&fixture, "misuse_cxx", &[(&["g++", "clang++"], &["-std=c++17"])]);
 }
 
-/// What a call does while it is off, up to its branch: loads, other instructions.
+/// Counts the instructions of a disabled call up to its branch: loads, and other instructions.
 fn before_branch(code: &[String]) -> (usize, usize) {
     let before = code.iter().take_while(|one| !one.starts_with('j'));
     let (loads, others): (Vec<&String>, Vec<&String>) = before.partition(|one| one.contains('('));
@@ -234,14 +234,14 @@ fn before_branch(code: &[String]) -> (usize, usize) {
 
 #[test]
 fn containers_and_scopes_that_are_off_cost_what_c_costs() {
-    let world = World::new("cxx-site");
+    let fixture = Fixture::new("cxx-site");
     if !cfg!(target_arch = "x86_64") || !has("objdump") {
         return skipped("the check reads x86-64 machine code, with objdump");
     }
     for compiler in installed(&["g++", "clang++"]) {
         for pic in ["-fPIC", "-fPIE"] {
             let flags = ["-std=c++17", "-O2", "-c", pic];
-            let object = build(&world, compiler, &flags, &["cxx_site.cc"], "site.o");
+            let object = build(&fixture, compiler, &flags, &["cxx_site.cc"], "site.o");
             let mut objdump = Command::new("objdump");
             objdump.args(["-d", "--no-show-raw-insn"]).arg(&object);
             let listing = text(&objdump.output().expect("objdump runs").stdout);
@@ -268,24 +268,24 @@ fn containers_and_scopes_that_are_off_cost_what_c_costs() {
     }
 }
 
-/// The example, recorded: scopes nest, and what a view showed is in the trace.
+/// The recorded example: scopes nest, and the trace has the values that a view showed.
 #[test]
 fn the_example_is_recorded_with_typed_fields() {
-    let world = World::new("cxx-example");
+    let fixture = Fixture::new("cxx-example");
     for compiler in installed(&["g++", "clang++"]) {
         let program = build(
-            &world,
+            &fixture,
             compiler,
             &["-std=c++17", "-O2", "-pthread"],
             &["../../examples/cxx/shop.cc"],
             &format!("shop-{compiler}"),
         );
-        let trace = world.path(&format!("trace-{compiler}"));
-        let mut record = world.command(build_dir().join("trackway"));
+        let trace = fixture.path(&format!("trace-{compiler}"));
+        let mut record = fixture.command(build_dir().join("trackway"));
         record.args(["record", "-o"]).arg(&trace).arg("--").arg(&program);
         let output = record.output().expect("trackway runs");
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let printed = world.print(&trace);
+        let printed = fixture.print(&trace);
         let count = |name: &str| printed.matches(&format!(" shop:{name}: ")).count();
         assert_eq!((count("order_begin"), count("order_end")), (200, 200), "{compiler}");
         assert_eq!(count("sold"), 200 - count("refused"));
@@ -301,20 +301,21 @@ fn the_example_is_recorded_with_typed_fields() {
 /// The first program in the header's own comment.
 #[test]
 fn the_header_s_own_example_compiles_on_and_off() {
-    let world = World::new("cxx-comment");
+    let fixture = Fixture::new("cxx-comment");
     let header = source_dir().join("include/trackway/trackway.hpp");
     let header = fs::read_to_string(header).expect("the header");
     let lines = header.lines().skip_while(|line| !line.contains("@code")).skip(1);
     let lines = lines.map(|line| line.trim_start_matches(" *"));
     let lines: Vec<&str> = lines.take_while(|line| !line.starts_with("     c++ ")).collect();
     let headers = "#include <string_view>\n#include <vector>\n";
-    fs::write(world.path("example.cc"), headers.to_owned() + &lines.join("\n")).expect("a source");
-    let example = world.path("example.cc").display().to_string();
+    fs::write(fixture.path("example.cc"), headers.to_owned() + &lines.join("\n"))
+        .expect("a source");
+    let example = fixture.path("example.cc").display().to_string();
     for compiler in installed(&["g++", "clang++"]) {
         for mode in ["-DTRACING_ON", "-DTRACKWAY_DISABLE"] {
             let flags = ["-std=c++17", "-O2", mode];
-            let program = build(&world, compiler, &flags, &[&example], "example");
-            assert_eq!(run(&world, &program, &[]), "");
+            let program = build(&fixture, compiler, &flags, &[&example], "example");
+            assert_eq!(run(&fixture, &program, &[]), "");
         }
     }
 }

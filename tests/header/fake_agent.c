@@ -75,7 +75,7 @@ static void list_array(const unsigned char *words)
             continue;
         while (*other != *entry)
             other++;
-        if (other == entry) /* an event has an entry for each file that knows it */
+        if (other == entry) /* an event has an entry for each file that declares it */
             printf("  %s:%s level %d fields %d\n", (*entry)->provider, (*entry)->name,
                    (*entry)->level, (*entry)->field_count);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Stands in for libtrackway.so: takes modules' events and hands what they record to the test. */
+/* Stands in for libtrackway.so: accepts modules' events and passes their records to the test. */
 #ifndef FAKE_AGENT_H
 #define FAKE_AGENT_H
 
@@ -13,7 +13,7 @@ extern "C" {
 extern void (*fake_agent_sink)(const struct trackway_abi_event *event,
                                const unsigned char *payload, size_t payload_size);
 
-/* Whether the latest record said that a field was cut. */
+/* True if the latest record has the flag of a cut field. */
 extern int fake_agent_cut;
 
 /* Switches all events on or off. They start off. */

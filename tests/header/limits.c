@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What does not fit is cut, and what cannot shrink always fits. Prints what is wrong. */
+/* Long values are cut, and fields of fixed size always fit. Prints the faults. */
 #include "fake_agent.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static void characters(void)
         }
 }
 
-/* Short ones stay whole beside long ones; long ones share what is left. */
+/* Short strings stay complete; long ones share the rest of the room. */
 static void several(void)
 {
     enum { ROOM = TRACKWAY_ABI_PAYLOAD_MAX - 1 - 4 - 4 - 4 };
@@ -96,7 +96,7 @@ static void several(void)
     CHECK(number_at(size - 4) == 7 && size == TRACKWAY_ABI_PAYLOAD_MAX);
     CHECK(fake_agent_cut);
 
-    /* The most elements that fit, and one more: only the flag tells that it is missing. */
+    /* The most elements that fit, and one more: only the flag shows that it is missing. */
     trackway(limits, shared, "", "", 0, numbers, ROOM / 8, 7);
     CHECK(number_at(5) == ROOM / 8 && !fake_agent_cut);
     trackway(limits, shared, "", "", 0, numbers, ROOM / 8 + 1, 7);

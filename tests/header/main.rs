@@ -1,6 +1,6 @@
-//! The headers for C and C++: what compilers accept and refuse, and what is recorded.
+//! The headers for C and C++: accepted and refused uses, and recorded events.
 //!
-//! The sources are beside this file. A fake agent stands in for `libtrackway.so`.
+//! The C sources are in the same folder. A fake agent stands in for `libtrackway.so`.
 
 mod c;
 mod cxx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* With fake_agent.c, a library to preload beside the helpers: everything is on from the start, and
+/* With fake_agent.c, a library to preload with the helpers: everything is on from the start, and
  * "recorded N" is appended to the file that NOISY_AGENT_FILE names when a process ends. */
 #define _GNU_SOURCE
 #include "fake_agent.h"

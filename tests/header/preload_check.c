@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Run with the preload helpers: compares what they record with what it does. Linked with the fake
+/* Runs with the preload helpers: compares their records with its own calls. Linked with the fake
  * agent, with -rdynamic, so that the helpers find it. */
 #define _GNU_SOURCE
 #include "fake_agent.h"
@@ -24,7 +24,7 @@ static void note(const struct trackway_abi_event *event, const unsigned char *pa
     size_t length = strlen(names);
     snprintf(names + length, sizeof(names) - length, "%s ", event->name);
     memcpy(last, payload, payload_size < sizeof(last) ? payload_size : sizeof(last));
-    /* What an agent allocates or locks is not recorded, nor does it recurse for ever. */
+    /* Allocations and locks of an agent are not recorded, and do not recurse for ever. */
     free(malloc(1));
 }
 

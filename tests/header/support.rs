@@ -1,11 +1,12 @@
-//! Helpers of the headers' tests: compilers run as a user runs them, and what they make.
+//! Helpers of the headers' tests: compilers with the flags of users, and the programs that they
+//! make.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fs, thread};
 
-use trackway_tests::{World, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, has, skipped, source_dir, text};
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
@@ -13,7 +14,7 @@ pub(crate) fn source(name: &str) -> PathBuf {
     source_dir().join("tests/header").join(name)
 }
 
-/// Those of these compilers that are installed; says which are not.
+/// Returns the compilers that are installed; prints those that are not.
 pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str> {
     let (here, missing): (Vec<&str>, Vec<&str>) =
         compilers.iter().copied().partition(|name| has(name));
@@ -23,15 +24,15 @@ pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str>
     here
 }
 
-/// Whether a compiler takes these flags at all, by compiling an empty program.
-pub(crate) fn takes(world: &World, compiler: &str, flags: &[&str]) -> bool {
+/// Returns true if a compiler accepts these flags, by compiling an empty program.
+pub(crate) fn takes(fixture: &Fixture, compiler: &str, flags: &[&str]) -> bool {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let name = format!("empty{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    let file = world.path(&format!("{name}.c"));
+    let file = fixture.path(&format!("{name}.c"));
     fs::write(&file, "int main(void) { return 0; }\n").expect("a source");
     let language = if compiler.ends_with("++") { "c++" } else { "c" };
     let mut command = Command::new(compiler);
-    command.args(flags).args(["-x", language]).arg(&file).arg("-o").arg(world.path(&name));
+    command.args(flags).args(["-x", language]).arg(&file).arg("-o").arg(fixture.path(&name));
     let taken = command.output().expect("the compiler runs").status.success();
     if !taken {
         skipped(format!("{compiler} does not take {}", flags.join(" ")));
@@ -39,7 +40,7 @@ pub(crate) fn takes(world: &World, compiler: &str, flags: &[&str]) -> bool {
     taken
 }
 
-/// A compilation with the header's folder; `flags` may contain sources' names.
+/// Runs a compiler with the header's folder; `flags` may contain sources' names.
 pub(crate) fn compile(compiler: &str, flags: &[&str], sources: &[&str], result: &Path) -> Output {
     let mut command = Command::new(compiler);
     command.args(STRICT).arg("-I").arg(source_dir().join("include"));
@@ -48,24 +49,24 @@ pub(crate) fn compile(compiler: &str, flags: &[&str], sources: &[&str], result: 
     command.output().expect("the compiler runs")
 }
 
-/// Compiles, or fails the test with what the compiler says.
+/// Compiles a program, or fails the test with the compiler's messages.
 pub(crate) fn build(
-    world: &World,
+    fixture: &Fixture,
     compiler: &str,
     flags: &[&str],
     sources: &[&str],
     name: &str,
 ) -> PathBuf {
-    let result = world.path(name);
+    let result = fixture.path(name);
     let output = compile(compiler, flags, sources, &result);
     let what = format!("{compiler} {} {}", flags.join(" "), sources.join(" "));
     assert!(output.status.success(), "{what}\n{}", text(&output.stderr));
     result
 }
 
-/// Standard output of a program that must succeed.
-pub(crate) fn run(world: &World, program: &Path, arguments: &[&Path]) -> String {
-    let output = world.command(program).args(arguments).output().expect("the program runs");
+/// Runs a program, which must succeed; returns its standard output.
+pub(crate) fn run(fixture: &Fixture, program: &Path, arguments: &[&Path]) -> String {
+    let output = fixture.command(program).args(arguments).output().expect("the program runs");
     let result = text(&output.stdout);
     assert!(output.status.success(), "{}: {result}{}", program.display(), text(&output.stderr));
     result
@@ -89,7 +90,7 @@ pub(crate) fn in_parallel<Job: Sync>(jobs: &[Job], work: impl Fn(usize, &Job) + 
     });
 }
 
-/// The instructions of a function, without addresses.
+/// Returns the instructions of a function, without addresses.
 pub(crate) fn instructions(listing: &str, function: &str) -> Vec<String> {
     let head = format!("<{function}>:");
     let body = listing.lines().skip_while(|line| !line.contains(&head)).skip(1);
@@ -97,8 +98,8 @@ pub(crate) fn instructions(listing: &str, function: &str) -> Vec<String> {
     body.filter_map(|line| line.split_once('\t').map(|(_, code)| code.trim().to_owned())).collect()
 }
 
-/// Every compiler with every standard that it knows: (compiler, "-std=…", language).
-pub(crate) fn dialects(world: &World) -> Vec<(&'static str, &'static str, &'static str)> {
+/// Returns every compiler with every standard that it supports: (compiler, "-std=…", language).
+pub(crate) fn dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str, &'static str)> {
     let mut all = Vec::new();
     for compiler in installed(&["gcc", "clang"]) {
         for standard in ["-std=c11", "-std=c17", "-std=c2x"] {
@@ -110,14 +111,14 @@ pub(crate) fn dialects(world: &World) -> Vec<(&'static str, &'static str, &'stat
             all.push((compiler, standard, "c++"));
         }
     }
-    all.retain(|(compiler, standard, _)| takes(world, compiler, &[standard]));
+    all.retain(|(compiler, standard, _)| takes(fixture, compiler, &[standard]));
     all
 }
 
 /// Compiles each example in the folder `examples` in each language, (compilers, flags), with and
 /// without tracing: all must be refused, in words that the example expects.
 pub(crate) fn misuse_is_refused(
-    world: &World,
+    fixture: &Fixture,
     examples: &str,
     languages: &[(&'static [&'static str], &[&'static str])],
 ) {
@@ -141,7 +142,7 @@ pub(crate) fn misuse_is_refused(
     }
     in_parallel(&jobs, |_, (name, compiler, flags)| {
         let example = fs::read_to_string(source(name)).expect("a source");
-        let output = compile(compiler, flags, &[name], &world.path("unused"));
+        let output = compile(compiler, flags, &[name], &fixture.path("unused"));
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{compiler} accepts {name}");
         let expectations = example.lines().filter_map(|line| line.strip_prefix("// EXPECT: "));

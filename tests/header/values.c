@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Records each type once; the driver knows the bytes. */
+/* Records each type once; the test has the expected bytes. */
 #include "fake_agent.h"
 #include <errno.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-//! `trackway doctor`: what it says of places where recording works, works a little, or does not.
-//! Wherever it says that recording works, `trackway record` must start its command, and nowhere
-//! else.
+//! `trackway doctor`: its report of environments where recording works, works partly, or does not
+//! work. If it reports that recording works, `trackway record` must start its command; otherwise it
+//! must not.
 //!
 //! Mounts are made in private namespaces of child processes and end with them.
 
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::{
-    World, build_dir, copy_program, has, is_lockless, is_root, skipped, source_dir,
+    Fixture, build_dir, copy_program, has, is_lockless, is_root, skipped, source_dir,
 };
 
-/// What doctor said.
+/// Report of doctor.
 struct Report {
     /// Its exit status was 0.
     is_success: bool,
@@ -22,12 +22,12 @@ struct Report {
 }
 
 impl Report {
-    /// Of doctor in `world`, run by `sh` after the commands `setup`, there with `trackway record`,
-    /// whose exit status must agree.
-    fn after(world: &World, wrapper: &[&str], setup: &str) -> Self {
-        let report = Self::only(world, wrapper, setup);
-        let trace = world.path("trace-of-doctor");
-        let mut record = run_after(world, wrapper, setup, &["record", "-o"]);
+    /// Runs doctor in `fixture`, by `sh` after the commands `setup`. Runs `trackway record` there,
+    /// too: its exit status must agree.
+    fn with_record(fixture: &Fixture, wrapper: &[&str], setup: &str) -> Self {
+        let report = Self::only(fixture, wrapper, setup);
+        let trace = fixture.path("trace-of-doctor");
+        let mut record = run_after(fixture, wrapper, setup, &["record", "-o"]);
         let record = record.arg(&trace).args(["--", "true"]).output().expect("sh runs");
         let talk = String::from_utf8_lossy(&record.stderr);
         let works = record.status.code() == Some(0);
@@ -37,9 +37,9 @@ impl Report {
         report
     }
 
-    /// The same without recording.
-    fn only(world: &World, wrapper: &[&str], setup: &str) -> Self {
-        let mut doctor = run_after(world, wrapper, setup, &["doctor", "--format", "json"]);
+    /// Runs doctor only, without a recording.
+    fn only(fixture: &Fixture, wrapper: &[&str], setup: &str) -> Self {
+        let mut doctor = run_after(fixture, wrapper, setup, &["doctor", "--format", "json"]);
         let output = doctor.output().expect("sh runs");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -49,9 +49,9 @@ impl Report {
         Self { is_success, json }
     }
 
-    /// Of doctor in `world` as it is.
-    fn of(world: &World) -> Self {
-        Self::after(world, &[], "")
+    /// Runs doctor in the unchanged `fixture`.
+    fn of(fixture: &Fixture) -> Self {
+        Self::with_record(fixture, &[], "")
     }
 
     fn check(&self, name: &str) -> &serde_json::Value {
@@ -59,25 +59,27 @@ impl Report {
         checks.iter().find(|check| check["name"] == name).expect("a check of that name")
     }
 
-    /// Asserts a check's result, and what is in its fact and its hint.
-    fn says(&self, name: &str, result: &str, fact: &str, hint: &str) {
+    /// Asserts a check's result, and parts of its fact and its hint.
+    fn assert_check(&self, name: &str, result: &str, fact: &str, hint: &str) {
         let check = self.check(name);
         let has = |key: &str, text: &str| check[key].as_str().unwrap_or_default().contains(text);
         assert!(check["result"] == result && has("fact", fact) && has("hint", hint), "{check}");
     }
 }
 
-/// `trackway VERB…` in `world`, by a shell, behind `wrapper` and after the commands `setup`.
-fn run_after(world: &World, wrapper: &[&str], setup: &str, verb: &[&str]) -> Command {
-    let trackway = world.trackway(verb);
+/// Returns `trackway VERB…` in `fixture`, by a shell, through `wrapper` and after the commands
+/// `setup`.
+fn run_after(fixture: &Fixture, wrapper: &[&str], setup: &str, verb: &[&str]) -> Command {
+    let trackway = fixture.trackway(verb);
     let script = format!("{setup}\nexec \"$@\"");
     let mut words = wrapper.iter().copied().chain(["sh", "-ec", &script, "sh"]);
-    let mut command = world.command(words.next().expect("a word"));
+    let mut command = fixture.command(words.next().expect("a word"));
     command.args(words).arg(trackway.get_program()).args(trackway.get_args());
     command
 }
 
-/// What runs a command in a mount namespace of its own, or `None` (said so).
+/// Returns the command that runs another one in a mount namespace of its own; or `None`, after
+/// printing the reason.
 fn namespace() -> Option<&'static [&'static str]> {
     let wrapper: &[&str] = if is_root() { &["unshare", "-m"] } else { &["unshare", "-r", "-m"] };
     let probe = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
@@ -88,40 +90,40 @@ fn namespace() -> Option<&'static [&'static str]> {
     Some(wrapper)
 }
 
-/// The report from where the window's folder is a tmpfs of these options.
-fn on_tmpfs(world: &World, options: &str) -> Option<Report> {
+/// Runs doctor where the window's folder is a tmpfs with these options; returns its report.
+fn on_tmpfs(fixture: &Fixture, options: &str) -> Option<Report> {
     let mount = format!("mount -t tmpfs -o {options} trackway-test \"$TRACKWAY_WINDOW_DIR\"");
-    Some(Report::after(world, namespace()?, &mount))
+    Some(Report::with_record(fixture, namespace()?, &mount))
 }
 
-fn window_of(world: &World) -> PathBuf {
-    let mut entries = fs::read_dir(world.window_dir()).expect("the folder");
+fn window_of(fixture: &Fixture) -> PathBuf {
+    let mut entries = fs::read_dir(fixture.window_dir()).expect("the folder");
     entries.next().expect("a window").expect("its entry").path()
 }
 
 /// Makes a window, as the first recording does.
-fn make_window(world: &World) -> PathBuf {
-    let recording = world.record(&[], &["true"]);
+fn make_window(fixture: &Fixture) -> PathBuf {
+    let recording = fixture.record(&[], &["true"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    window_of(world)
+    window_of(fixture)
 }
 
 #[test]
 fn where_recording_works_everything_that_it_needs_is_good() {
-    let world = World::new("doctor");
-    let report = Report::only(&world, &[], "");
+    let fixture = Fixture::new("doctor");
+    let report = Report::only(&fixture, &[], "");
     assert!(report.is_success, "{}", report.json);
-    report.says("window", "good", "none yet", "");
-    report.says("recordings", "good", "none under way", "");
+    report.assert_check("window", "good", "none yet", "");
+    report.assert_check("recordings", "good", "none under way", "");
     let built = build_dir().canonicalize().expect("what was built");
-    report.says("library", "good", built.to_str().expect("a path of text"), "");
-    report.says("helpers", "good", "libc, pthread, dl, fd, fork", "");
-    let made = fs::read_dir(world.window_dir()).expect("the folder").count();
+    report.assert_check("library", "good", built.to_str().expect("a path of text"), "");
+    report.assert_check("helpers", "good", "libc, pthread, dl, fd, fork", "");
+    let made = fs::read_dir(fixture.window_dir()).expect("the folder").count();
     assert_eq!(made, 0, "doctor changes nothing");
 
-    let window = make_window(&world);
-    let report = Report::of(&world);
-    report.says("window", "good", window.to_str().expect("a path of text"), "");
+    let window = make_window(&fixture);
+    let report = Report::of(&fixture);
+    report.assert_check("window", "good", window.to_str().expect("a path of text"), "");
     for check in report.json["checks"].as_array().expect("checks") {
         assert_eq!(check["hint"].is_null(), check["result"] == "good", "{check}");
     }
@@ -129,8 +131,8 @@ fn where_recording_works_everything_that_it_needs_is_good() {
 
 #[test]
 fn the_report_is_a_table_in_colour_only_where_somebody_sees_it() {
-    let world = World::new("doctor-text");
-    let doctor = || world.trackway(&["doctor"]);
+    let fixture = Fixture::new("doctor-text");
+    let doctor = || fixture.trackway(&["doctor"]);
     let output = doctor().output().expect("trackway runs");
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(!text.contains('\x1b'), "{text}");
@@ -146,7 +148,7 @@ fn the_report_is_a_table_in_colour_only_where_somebody_sees_it() {
     }
     let on_terminal = |no_colour: &str| {
         let command = format!("{} doctor", build_dir().join("trackway").display());
-        let mut script = world.command("script");
+        let mut script = fixture.command("script");
         script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm");
         let output = script.env("NO_COLOR", no_colour).output().expect("script runs");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -157,17 +159,17 @@ fn the_report_is_a_table_in_colour_only_where_somebody_sees_it() {
 
 #[test]
 fn a_folder_that_is_not_there_is_named() {
-    let world = World::new("doctor-nowhere");
+    let fixture = Fixture::new("doctor-nowhere");
     let setup = "export TRACKWAY_WINDOW_DIR=/no/such/folder";
-    let report = Report::after(&world, &[], setup);
-    report.says("window", "missing", "/no/such/folder", "unset TRACKWAY_WINDOW_DIR");
+    let report = Report::with_record(&fixture, &[], setup);
+    report.assert_check("window", "missing", "/no/such/folder", "unset TRACKWAY_WINDOW_DIR");
 }
 
 #[test]
 fn a_read_only_file_system_is_said() {
-    let world = World::new("doctor-read-only");
-    let Some(report) = on_tmpfs(&world, "ro") else { return };
-    report.says("window", "missing", "read-only", "remount,rw");
+    let fixture = Fixture::new("doctor-read-only");
+    let Some(report) = on_tmpfs(&fixture, "ro") else { return };
+    report.assert_check("window", "missing", "read-only", "remount,rw");
 }
 
 #[test]
@@ -175,92 +177,107 @@ fn a_small_file_system_is_measured_by_what_recording_needs() {
     if is_lockless("all memory must be there from the start") {
         return;
     }
-    let world = World::new("doctor-small");
-    let Some(report) = on_tmpfs(&world, "size=1M") else { return };
-    report.says("window", "missing", "no room", "remount,size=");
+    let fixture = Fixture::new("doctor-small");
+    let Some(report) = on_tmpfs(&fixture, "size=1M") else { return };
+    report.assert_check("window", "missing", "no room", "remount,size=");
     // Room for a window and nothing else.
-    let Some(report) = on_tmpfs(&world, "size=2300k") else { return };
-    report.says("window", "good", "none yet", "");
-    report.says("memory", "missing", "KiB for buffers", "remount,size=");
+    let Some(report) = on_tmpfs(&fixture, "size=2300k") else { return };
+    report.assert_check("window", "good", "none yet", "");
+    report.assert_check("memory", "missing", "KiB for buffers", "remount,size=");
     // More than a recording needs, less than it would have: that depends on the CPUs.
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
     if cpus > 64 {
         return skipped("so many CPUs begin with little memory each");
     }
-    let Some(report) = on_tmpfs(&world, &format!("size={}k", 2048 + 256 + 512 * cpus)) else {
+    let Some(report) = on_tmpfs(&fixture, &format!("size={}k", 2048 + 256 + 512 * cpus)) else {
         return;
     };
-    report.says("memory", "limited", "for buffers", "remount,size=");
+    report.assert_check("memory", "limited", "for buffers", "remount,size=");
 }
 
 #[test]
 fn limits_of_the_process_are_said() {
-    let world = World::new("doctor-limits");
-    let report = Report::after(&world, &[], "ulimit -f 1000");
-    report.says("window", "missing", "2.0 MiB", "ulimit -f");
-    report.says("memory", "missing", "files' length", "ulimit -f");
-    let report = Report::after(&world, &[], "ulimit -v 4000000");
-    report.says("memory", "limited", "address space is limited to 3.8 GiB", "ulimit -v");
+    let fixture = Fixture::new("doctor-limits");
+    let report = Report::with_record(&fixture, &[], "ulimit -f 1000");
+    report.assert_check("window", "missing", "2.0 MiB", "ulimit -f");
+    report.assert_check("memory", "missing", "files' length", "ulimit -f");
+    let report = Report::with_record(&fixture, &[], "ulimit -v 4000000");
+    report.assert_check("memory", "limited", "address space is limited to 3.8 GiB", "ulimit -v");
 }
 
 #[test]
 fn windows_that_cannot_be_used_are_told_from_those_that_are_replaced() {
-    let world = World::new("doctor-windows");
-    let window = make_window(&world);
+    let fixture = Fixture::new("doctor-windows");
+    let window = make_window(&fixture);
     let set_mode = |mode| {
         fs::set_permissions(&window, fs::Permissions::from_mode(mode)).expect("a mode");
     };
     set_mode(0o644);
-    Report::of(&world).says("window", "missing", "mode 644", "chmod 600");
+    Report::of(&fixture).assert_check("window", "missing", "mode 644", "chmod 600");
     set_mode(0o600);
 
     // What is put aside by the recording that follows is a leftover for the next look.
     let file = fs::OpenOptions::new().write(true).mode(0o600).open(&window).expect("the window");
     file.set_len(4096).expect("it is shorter");
-    let report = Report::of(&world);
-    report.says("window", "limited", "truncated", "puts it aside");
-    report.says("leftovers", "good", "", "");
-    let report = Report::of(&world);
-    report.says("window", "good", "", "");
-    report.says("leftovers", "limited", ".unusable-", "rm ");
+    let report = Report::of(&fixture);
+    report.assert_check("window", "limited", "truncated", "puts it aside");
+    report.assert_check("leftovers", "good", "", "");
+    let report = Report::of(&fixture);
+    report.assert_check("window", "good", "", "");
+    report.assert_check("leftovers", "limited", ".unusable-", "rm ");
 }
 
 #[test]
-fn what_a_killed_recorder_left_is_named_until_it_is_recovered() {
-    let world = World::new("doctor-killed");
-    let killed = world.record(&[], &["sh", "-c", "kill -9 $PPID"]);
+fn remains_of_a_killed_recorder_are_listed_until_recovery() {
+    let fixture = Fixture::new("doctor-killed");
+    let killed = fixture.record(&[], &["sh", "-c", "kill -9 $PPID"]);
     assert_eq!(killed.output.status.code(), None, "{:?}", killed.output);
     let trace = killed.trace.to_str().expect("a path of text");
-    Report::only(&world, &[], "").says("recordings", "limited", trace, "trackway recover");
-    let recovered = world.trackway(&["recover"]).output().expect("trackway runs");
+    Report::only(&fixture, &[], "").assert_check(
+        "recordings",
+        "limited",
+        trace,
+        "trackway recover",
+    );
+    let recovered = fixture.trackway(&["recover"]).output().expect("trackway runs");
     assert!(recovered.status.success(), "{recovered:?}");
-    Report::only(&world, &[], "").says("recordings", "good", "none under way", "");
+    Report::only(&fixture, &[], "").assert_check("recordings", "good", "none under way", "");
 }
 
-/// RUN doctor with TRACKWAY_RUN_DIR, which every world has: not there yet, there, where nothing can
-/// be made, open to others. EXPECT the folder that sessions are in, and what to do about it.
+/// RUN doctor with TRACKWAY_RUN_DIR, which every fixture sets: missing, present, in a read-only
+/// folder, open to others. EXPECT the run folder, and a hint.
 #[test]
 fn sockets_are_where_the_environment_says() {
-    let world = World::new("doctor-run-dir");
-    let report = |setup: &str| Report::only(&world, &[], setup);
-    let folder = world.run_dir().display().to_string();
-    report("").says("sessions", "good", &format!("in {folder} (TRACKWAY_RUN_DIR)"), "");
-    report("mkdir -m 700 $TRACKWAY_RUN_DIR").says("sessions", "good", &folder, "");
-    report("chmod 755 $TRACKWAY_RUN_DIR").says("sessions", "missing", &folder, "chmod 700 ");
+    let fixture = Fixture::new("doctor-run-dir");
+    let report = |setup: &str| Report::only(&fixture, &[], setup);
+    let folder = fixture.run_dir().display().to_string();
+    report("").assert_check("sessions", "good", &format!("in {folder} (TRACKWAY_RUN_DIR)"), "");
+    report("mkdir -m 700 $TRACKWAY_RUN_DIR").assert_check("sessions", "good", &folder, "");
+    report("chmod 755 $TRACKWAY_RUN_DIR").assert_check(
+        "sessions",
+        "missing",
+        &folder,
+        "chmod 700 ",
+    );
     let nowhere = "export TRACKWAY_RUN_DIR=/nothing/here";
-    report(nowhere).says("sessions", "missing", "/nothing/here", "TRACKWAY_RUN_DIR name another");
+    report(nowhere).assert_check(
+        "sessions",
+        "missing",
+        "/nothing/here",
+        "TRACKWAY_RUN_DIR name another",
+    );
 }
 
 #[test]
 fn sequences_that_are_switched_off_are_explained() {
-    let world = World::new("doctor-sequences");
-    let before = Report::only(&world, &[], "");
+    let fixture = Fixture::new("doctor-sequences");
+    let before = Report::only(&fixture, &[], "");
     if before.check("sequences")["result"] != "good" {
         return skipped("restartable sequences do not work here anyway");
     }
     let setup = "export GLIBC_TUNABLES=glibc.pthread.rseq=0";
-    let report = Report::after(&world, &[], setup);
-    report.says("sequences", "limited", "go by claim", "GLIBC_TUNABLES");
+    let report = Report::with_record(&fixture, &[], setup);
+    report.assert_check("sequences", "limited", "go by claim", "GLIBC_TUNABLES");
 }
 
 #[test]
@@ -268,29 +285,29 @@ fn without_proc_there_is_no_recording() {
     if !is_root() {
         return skipped("not root: /proc stays where it is");
     }
-    let world = World::new("doctor-proc");
+    let fixture = Fixture::new("doctor-proc");
     let Some(wrapper) = namespace() else { return };
-    let report = Report::after(&world, wrapper, "umount -l /proc");
-    report.says("proc", "missing", "/proc", "mount -t proc");
+    let report = Report::with_record(&fixture, wrapper, "umount -l /proc");
+    report.assert_check("proc", "missing", "/proc", "mount -t proc");
 }
 
 /// A copy of the programs without the preload helpers, nor the library.
 #[test]
 fn a_library_that_is_not_installed_is_missing() {
-    let world = World::new("doctor-library");
-    let bin = world.path("bin");
+    let fixture = Fixture::new("doctor-library");
+    let bin = fixture.path("bin");
     fs::create_dir(&bin).expect("a folder");
     copy_program(&build_dir().join("trackway"), &bin.join("trackway"));
     let doctor = |bin: &Path| {
-        let mut command = world.command(bin.join("trackway"));
+        let mut command = fixture.command(bin.join("trackway"));
         command.args(["doctor", "--format", "json"]).output().expect("trackway runs")
     };
     let output = doctor(&bin);
     assert_eq!(output.status.code(), Some(1));
     let json = serde_json::from_slice(&output.stdout).expect("JSON");
     let report = Report { is_success: false, json };
-    report.says("library", "missing", "libtrackway.so", "beside the trackway command");
-    report.says("helpers", "missing", "libc, pthread", "make install");
+    report.assert_check("library", "missing", "libtrackway.so", "beside the trackway command");
+    report.assert_check("helpers", "missing", "libc, pthread", "make install");
 
     fs::copy(build_dir().join("libtrackway.so"), bin.join("libtrackway.so")).expect("a copy");
     assert_eq!(doctor(&bin).status.code(), Some(0), "helpers are not needed");
@@ -303,20 +320,20 @@ fn the_unit_for_systemd_is_sound() {
     if !has("systemd-analyze") {
         return skipped("systemd-analyze is not installed");
     }
-    let world = World::new("doctor-unit");
-    let bin = world.path("bin");
+    let fixture = Fixture::new("doctor-unit");
+    let bin = fixture.path("bin");
     fs::create_dir(&bin).expect("a folder");
     std::os::unix::fs::symlink(build_dir().join("trackway"), bin.join("trackway")).expect("a link");
     let text = fs::read_to_string(source_dir().join("packaging/systemd").join(NAME));
     let text = text.expect("the unit");
-    let prefix = world.path("");
+    let prefix = fixture.path("");
     let prefix = prefix.to_str().expect("a path of text").trim_end_matches('/');
     let verify = |manager: &str, text: &str| {
-        let unit = world.path("trackway-session@web.service");
+        let unit = fixture.path("trackway-session@web.service");
         fs::write(&unit, text.replace("@PREFIX@", prefix)).expect("a file");
-        let mut analyze = world.command("systemd-analyze");
+        let mut analyze = fixture.command("systemd-analyze");
         analyze.args(["verify", "--man=no", manager]).arg(unit);
-        // Users' managers want to know where they would be.
+        // Users' managers need to find their run folder.
         let output = analyze.env("XDG_RUNTIME_DIR", &bin).output().expect("systemd-analyze runs");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
@@ -326,7 +343,7 @@ fn the_unit_for_systemd_is_sound() {
             return skipped("systemd-analyze needs what is not here");
         }
         assert!(is_sound && talk.is_empty(), "{manager}: {talk}");
-        // It would have said so.
+        // systemd-analyze would have reported it.
         let (_, talk) = verify(manager, &text.replace("Type=notify", "Type=other"));
         assert!(talk.contains("service type"), "{manager}: {talk}");
         let (is_sound, talk) = verify(manager, &text.replace("bin/trackway", "bin/other"));

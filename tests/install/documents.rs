@@ -1,4 +1,4 @@
-//! What the documents say is what happens: the README's commands, the demo, the installation.
+//! Statements of the documents, run as tests: the README's commands, the demo, the installation.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::process::Command;
 use trackway_filter::compile::compile;
 use trackway_filter::layout::{Layout, Member, Type};
 use trackway_schema::{FieldKind, Label, Scalar};
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
 fn readme() -> String {
     fs::read_to_string(source_dir().join("README.md")).expect("README.md")
 }
 
-/// The first fenced block of the README that contains `text`.
+/// Returns the first fenced block of the README that contains `text`.
 fn block(text: &str) -> String {
     let readme = readme();
     let block = readme.split("```").skip(1).step_by(2).find(|block| block.contains(text));
@@ -23,14 +23,14 @@ fn block(text: &str) -> String {
 
 #[test]
 fn the_readmes_program_compiles_and_its_commands_show_the_events() {
-    let world = World::new("readme");
-    fs::write(world.path("myapp.c"), block("TRACKWAY_EVENT")).unwrap();
+    let fixture = Fixture::new("readme");
+    fs::write(fixture.path("myapp.c"), block("TRACKWAY_EVENT")).unwrap();
     let include = source_dir().join("include");
     let trackway = build_dir().join("trackway");
     let commands = block("cc -O2")
         .replace("-I include", &format!("-I {}", include.display()))
         .replace("target/release/trackway", &trackway.display().to_string());
-    let output = world.command("sh").args(["-e", "-c", &commands]).output().unwrap();
+    let output = fixture.command("sh").args(["-e", "-c", &commands]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("path = \"/index.html\", status = 200, latency_us = 137"), "{text}");
@@ -38,7 +38,7 @@ fn the_readmes_program_compiles_and_its_commands_show_the_events() {
 }
 
 /// Runs the shell commands of a guide, line by line; how many.
-fn run_commands(world: &World, guide: &str) -> usize {
+fn run_commands(fixture: &Fixture, guide: &str) -> usize {
     let guide = fs::read_to_string(source_dir().join(guide)).expect("a guide");
     let trackway = build_dir().join("trackway");
     let blocks = guide.split("```sh\n").skip(1);
@@ -46,7 +46,7 @@ fn run_commands(world: &World, guide: &str) -> usize {
     lines
         .map(|line| {
             let command = line.replacen("trackway", &trackway.display().to_string(), 1);
-            let output = world.command("sh").args(["-c", &command]).output().unwrap();
+            let output = fixture.command("sh").args(["-c", &command]).output().unwrap();
             let messages = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{command}: {messages}");
         })
@@ -55,26 +55,26 @@ fn run_commands(world: &World, guide: &str) -> usize {
 
 #[test]
 fn the_commands_of_the_processes_guide_work() {
-    let world = World::new("processes-guide");
-    world.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
-    assert_eq!(run_commands(&world, "docs/guides/processes.md"), 3);
-    let once = world.print(&world.path("limited")).lines().count();
+    let fixture = Fixture::new("processes-guide");
+    fixture.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
+    assert_eq!(run_commands(&fixture, "docs/guides/processes.md"), 3);
+    let once = fixture.print(&fixture.path("limited")).lines().count();
     assert!(once > 0);
-    assert_eq!(world.print(&world.path("without-rseq")).lines().count(), once);
-    assert_eq!(world.print(&world.path("children")).lines().count(), 2 * once);
+    assert_eq!(fixture.print(&fixture.path("without-rseq")).lines().count(), once);
+    assert_eq!(fixture.print(&fixture.path("children")).lines().count(), 2 * once);
 }
 
 #[test]
 fn the_commands_of_the_reading_guide_work() {
-    let world = World::new("guide");
-    let program = world.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
-    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    let fixture = Fixture::new("guide");
+    let program = fixture.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let lines = run_commands(&world, "docs/guides/reading.md");
+    let lines = run_commands(&fixture, "docs/guides/reading.md");
     assert!(lines > 10, "{lines} commands");
-    let csv = fs::read_to_string(world.path("requests.csv")).expect("a table");
+    let csv = fs::read_to_string(fixture.path("requests.csv")).expect("a table");
     assert!(csv.starts_with("time,name,hostname,procname,vpid,stream,cpu_id,vtid,path,"), "{csv}");
-    let print = |trace: &str| world.print(&world.path(trace));
+    let print = |trace: &str| fixture.print(&fixture.path(trace));
     assert_eq!(print("whole"), print("trace"));
     assert_eq!(print("myapp-only").lines().count(), 1);
 }
@@ -96,11 +96,11 @@ fn guide(name: &str) -> String {
 
 #[test]
 fn the_cxx_guides_program_compiles_and_its_commands_show_the_events() {
-    let world = World::new("cxx-guide");
+    let fixture = Fixture::new("cxx-guide");
     let guide = guide("cxx.md");
     let program = guide.split("```cpp\n").nth(1).and_then(|rest| rest.split("```").next());
-    fs::write(world.path("myapp.cc"), program.expect("a program")).unwrap();
-    let output = world.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
+    fs::write(fixture.path("myapp.cc"), program.expect("a program")).unwrap();
+    let output = fixture.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for shown in [
@@ -115,11 +115,11 @@ fn the_cxx_guides_program_compiles_and_its_commands_show_the_events() {
 
 #[test]
 fn the_c_api_guides_program_compiles_and_its_commands_show_the_events() {
-    let world = World::new("c-api-guide");
+    let fixture = Fixture::new("c-api-guide");
     let guide = guide("c-api.md");
     let program = guide.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
-    fs::write(world.path("myapp.c"), program.expect("a program")).unwrap();
-    let output = world.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
+    fs::write(fixture.path("myapp.c"), program.expect("a program")).unwrap();
+    let output = fixture.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = "{ _path_length = 11, path = \"/index.html\", status = 200 }";
@@ -169,41 +169,41 @@ fn the_filters_of_the_c_guide_take_what_they_say() {
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    let world = World::new("filters-in-c-guide");
-    let program = world.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
-    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    let fixture = Fixture::new("filters-in-c-guide");
+    let program = fixture.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     let guide = guide("filters-in-c.md");
     let filters: Vec<&str> =
         guide.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    fs::write(world.path("slow.c"), filters[0]).expect("a file");
+    fs::write(fixture.path("slow.c"), filters[0]).expect("a file");
     // The first command is one of ours.
     let commands = commands_of(&guide.replacen("```sh\n", "```sh\n\n", 1));
-    let output = world.command("sh").args(["-e", "-c", &commands]).output().unwrap();
+    let output = fixture.command("sh").args(["-e", "-c", &commands]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("Filter myapp_request\n") && text.contains("Verified: "), "{text}");
     let shown = "path = \"/index.html\", status = 200, latency_us = 137";
     assert_eq!(text.matches(shown).count(), 1, "{text}");
-    assert!(fs::read(world.path("slow.twf")).expect("an object").starts_with(b"twf"));
+    assert!(fs::read(fixture.path("slow.twf")).expect("an object").starts_with(b"twf"));
     assert!(text.contains("\n  if        myapp:request: slow.twf ("), "{text}");
-    let recorded = world.print(&world.path("slow"));
+    let recorded = fixture.print(&fixture.path("slow"));
     assert_eq!(recorded.matches(shown).count(), 1, "{recorded}");
-    // The frame that is written by hand, and what is refused, in the guide's own words.
-    fs::write(world.path("hand.c"), filters[1]).expect("a file");
+    // The hand-written program on the frame, and the refused filters, in the guide's own words.
+    fs::write(fixture.path("hand.c"), filters[1]).expect("a file");
     let looping = filters[0].replace(
         "    return request->latency_us > allowed(request);",
         "    trackway_unsigned n = 0;\n    \
          for (unsigned i = 0; i < request->status; i++)\n        \
          n += trackway_random(request) & 1;\n    return n;",
     );
-    fs::write(world.path("loop.c"), looping).expect("a file");
+    fs::write(fixture.path("loop.c"), looping).expect("a file");
     let compiled = |name: &str| {
-        let mut clang = world.command("clang");
+        let mut clang = fixture.command("clang");
         clang.args(["-O2", "-g", "-target", "bpf", "-fno-jump-tables", "-Wall", "-Werror"]);
         clang.arg("-I").arg(source_dir().join("include"));
         assert!(clang.args(["-c", &format!("{name}.c")]).status().expect("clang runs").success());
-        let mut print = world.trackway(&["print", "--count", "--filter-object"]);
+        let mut print = fixture.trackway(&["print", "--count", "--filter-object"]);
         print.args([&format!("{name}.o"), "trace"]).output().expect("trackway runs")
     };
     let none = compiled("hand");
@@ -224,9 +224,9 @@ fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     if !has("xz") {
         return skipped("xz is not installed");
     }
-    let world = World::new("preload-guide");
-    fs::write(world.path("input"), vec![b'x'; 1 << 20]).unwrap();
-    assert_eq!(run_commands(&world, "docs/guides/preload.md"), 7);
+    let fixture = Fixture::new("preload-guide");
+    fs::write(fixture.path("input"), vec![b'x'; 1 << 20]).unwrap();
+    assert_eq!(run_commands(&fixture, "docs/guides/preload.md"), 7);
     for (trace, event) in [
         ("allocations", "lttng_ust_libc:malloc: "),
         ("waits", "trackway_pthread:cond_"),
@@ -235,14 +235,14 @@ fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
         ("locks", "lttng_ust_pthread:pthread_mutex_lock_acq: "),
         ("ids", "trackway_fork:exec: "),
     ] {
-        assert!(world.print(&world.path(trace)).contains(event), "{trace}: no {event}");
+        assert!(fixture.print(&fixture.path(trace)).contains(event), "{trace}: no {event}");
     }
     let guide = fs::read_to_string(source_dir().join("docs/guides/preload.md")).unwrap();
     let (_, helper) = guide.split_once("```c\n").expect("a helper");
     let helper = helper.split("```").next().unwrap();
-    fs::write(world.path("time.c"), helper).unwrap();
+    fs::write(fixture.path("time.c"), helper).unwrap();
     let strict = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC"];
-    let mut cc = world.command("cc");
+    let mut cc = fixture.command("cc");
     cc.args(strict).args(["-shared", "-fvisibility=hidden", "time.c", "-o", "libtime.so"]);
     for folder in ["include", "preload"] {
         cc.arg("-I").arg(source_dir().join(folder));
@@ -252,11 +252,12 @@ fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     let source = "#include <time.h>\nint main(void) { struct timespec t = {0, 1};\n\
                   struct timespec *volatile bad = (struct timespec *)8;\n\
                   return nanosleep(&t, 0) || !nanosleep(bad, 0); }\n";
-    let program = world.compile("sleeper", source, false, &[]);
-    let mut record = world.trackway(&["record", "-o", "sleep", "--"]);
-    let output = record.arg(program).env("LD_PRELOAD", world.path("libtime.so")).output().unwrap();
+    let program = fixture.compile("sleeper", source, false, &[]);
+    let mut record = fixture.trackway(&["record", "-o", "sleep", "--"]);
+    let output =
+        record.arg(program).env("LD_PRELOAD", fixture.path("libtime.so")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = world.print(&world.path("sleep"));
+    let text = fixture.print(&fixture.path("sleep"));
     assert!(text.contains("trackway_time:nanosleep: "), "{text}");
     assert!(text.contains("{ seconds = 0, error = 0 }"), "{text}");
     assert!(text.contains("{ seconds = 0, error = 14 }"), "{text}"); // EFAULT
@@ -267,7 +268,7 @@ fn the_commands_of_the_rust_guide_work() {
     if !has("cargo") {
         return skipped("cargo is not installed");
     }
-    let world = World::new("rust-guide");
+    let fixture = Fixture::new("rust-guide");
     let guide = fs::read_to_string(source_dir().join("docs/guides/rust.md")).expect("a guide");
     let target = build_dir().parent().expect("target/release has a parent").to_owned();
     let trackway = build_dir().join("trackway").display().to_string();
@@ -281,7 +282,7 @@ fn the_commands_of_the_rust_guide_work() {
                 None => command.replacen("cargo build", &build, 1),
             };
             let command = command.replace("target/debug", &format!("{}/debug", target.display()));
-            let mut shell = world.command("sh");
+            let mut shell = fixture.command("sh");
             let output =
                 shell.args(["-c", &command]).env("CARGO_TARGET_DIR", &target).output().unwrap();
             let messages = String::from_utf8_lossy(&output.stderr);
@@ -296,14 +297,14 @@ fn the_commands_of_the_rust_guide_work() {
     assert_eq!(printed("message = \"using defaults\""), 1, "{outputs:?}");
 }
 
-/// Both ways of linking a program with the library, in a program that is linked by the guide's own
-/// words: recorded without anything that is preloaded.
+/// Both ways of linking a program with the library, by the guide's own commands: the program is
+/// recorded without a preloaded library.
 #[test]
 fn the_rust_guide_links_programs_with_the_library() {
     if !has("cargo") {
         return skipped("cargo is not installed");
     }
-    let world = World::new("rust-guide-linked");
+    let fixture = Fixture::new("rust-guide-linked");
     let guide = fs::read_to_string(source_dir().join("docs/guides/rust.md")).expect("a guide");
     let rust = |what: &str| {
         let blocks = guide.split("```rust\n").skip(1);
@@ -318,33 +319,33 @@ fn the_rust_guide_links_programs_with_the_library() {
          [dependencies]\ntrackway = {{ path = \"{}/crates/rust\" }}\n",
         source_dir().display()
     );
-    fs::create_dir(world.path("src")).expect("a folder");
-    fs::write(world.path("Cargo.toml"), manifest).expect("a file");
-    fs::write(world.path("src/main.rs"), rust("trackway::event!(myapp")).expect("a file");
-    fs::copy(source_dir().join("Cargo.lock"), world.path("Cargo.lock")).expect("a file");
-    let program = world.path("target/release/myapp");
+    fs::create_dir(fixture.path("src")).expect("a folder");
+    fs::write(fixture.path("Cargo.toml"), manifest).expect("a file");
+    fs::write(fixture.path("src/main.rs"), rust("trackway::event!(myapp")).expect("a file");
+    fs::copy(source_dir().join("Cargo.lock"), fixture.path("Cargo.lock")).expect("a file");
+    let program = fixture.path("target/release/myapp");
     let libraries = build_dir();
     let libraries = libraries.to_str().expect("a path that is text");
     for script in [None, Some(rust("rustc-link-arg"))] {
         let command = if let Some(script) = script {
-            fs::write(world.path("build.rs"), script).expect("a file");
+            fs::write(fixture.path("build.rs"), script).expect("a file");
             "cargo build --release"
         } else {
             line
         };
         // As if it were installed.
-        let mut shell = world.command("sh");
+        let mut shell = fixture.command("sh");
         shell.args(["-c", command]).env("CARGO_NET_OFFLINE", "true");
-        shell.env("CARGO_TARGET_DIR", world.path("target"));
+        shell.env("CARGO_TARGET_DIR", fixture.path("target"));
         shell.env("LIBRARY_PATH", build_dir().join("link")).env("LD_LIBRARY_PATH", libraries);
         let output = shell.output().expect("it runs");
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command}: {messages}");
         let path = format!("LD_LIBRARY_PATH={libraries}");
         let program = program.to_str().expect("a path that is text");
-        let recording = world.record(&[], &["env", "-u", "LD_PRELOAD", &path, program]);
+        let recording = fixture.record(&[], &["env", "-u", "LD_PRELOAD", &path, program]);
         assert_eq!(recording.summary.recorded, 2, "{command}: {}", recording.messages());
-        fs::remove_dir_all(world.path("trace")).expect("a trace");
+        fs::remove_dir_all(fixture.path("trace")).expect("a trace");
         fs::remove_file(program).expect("the program");
     }
 }
@@ -373,12 +374,12 @@ fn listed_commands() -> Vec<Vec<String>> {
 
 #[test]
 fn every_command_of_the_table_exists_and_helps() {
-    let world = World::new("help");
-    let help = world.trackway(&["--help"]).output().unwrap();
+    let fixture = Fixture::new("help");
+    let help = fixture.trackway(&["--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     for command in ["record", "print", "trim", "merge", "list", "recover", "bench"] {
         assert!(help.contains(command), "{help}");
-        let output = world.trackway(&[command, "--help"]).output().unwrap();
+        let output = fixture.trackway(&[command, "--help"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success());
         assert!(text.to_lowercase().contains("examples"), "{command}: {text}");
@@ -390,7 +391,7 @@ fn every_command_of_the_table_exists_and_helps() {
         command.retain(|word| !["spans", "preload", "sessions"].contains(&word.as_str()));
         command.push("--help".into());
         let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
-        let output = world.trackway(&arguments).output().unwrap();
+        let output = fixture.trackway(&arguments).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let usage = format!("Usage: trackway {}", arguments[..arguments.len() - 1].join(" "));
         assert!(output.status.success() && text.contains(&usage), "{arguments:?}: {text}");
@@ -402,14 +403,14 @@ fn the_demo_runs_and_shows_what_the_readme_shows() {
     if !has("xz") {
         return skipped("xz is not installed");
     }
-    let world = World::new("demo");
-    // The demo puts its trace beside the sources: run a copy of it where we may write.
+    let fixture = Fixture::new("demo");
+    // The demo writes its trace into its own checkout: run a copy of it in a writable folder.
     for name in ["scripts", "target"] {
-        fs::create_dir(world.path(name)).unwrap();
+        fs::create_dir(fixture.path(name)).unwrap();
     }
-    fs::copy(source_dir().join("scripts/demo"), world.path("scripts/demo")).unwrap();
-    std::os::unix::fs::symlink(build_dir(), world.path("target/release")).unwrap();
-    let output = world.command("sh").arg("scripts/demo").output().unwrap();
+    fs::copy(source_dir().join("scripts/demo"), fixture.path("scripts/demo")).unwrap();
+    std::os::unix::fs::symlink(build_dir(), fixture.path("target/release")).unwrap();
+    let output = fixture.command("sh").arg("scripts/demo").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{messages}");
@@ -421,7 +422,7 @@ fn the_demo_runs_and_shows_what_the_readme_shows() {
     }
 }
 
-/// The page trackway(3) as `make install` makes it of these headers, or the names it goes by.
+/// Makes the page trackway(3) from these headers, as `make install` does; or lists its names.
 fn manual_page(headers: &[PathBuf], list: bool) -> String {
     let mut awk = Command::new("awk");
     awk.args(["-v", "version=1.2.3"]).args(if list { &["-v", "list=1"][..] } else { &[] });
@@ -431,7 +432,7 @@ fn manual_page(headers: &[PathBuf], list: bool) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Words of a page or comment, without what is markup in either.
+/// Returns the words of a page or comment, without markup.
 fn words(text: &str) -> Vec<String> {
     let markup = |line: &&str| !line.starts_with('.') && !line.starts_with("'");
     let lines = text.lines().filter(markup).map(|line| line.trim_start_matches("\\&"));
@@ -454,7 +455,7 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
     for header in &headers {
         let text = fs::read_to_string(header).expect("a header");
         let public = text.split("\n * The rest is not for use").next().expect("a first part");
-        // Every comment that begins a line, whole; but for the licence, and the line above `rest`.
+        // Every complete comment that begins a line, except the licence, and the line above `rest`.
         for comment in public.split("\n/*").skip(1).filter_map(|rest| rest.split("*/").next()) {
             let comment = words(comment).join(" ");
             assert!(comment.starts_with("---") || said.contains(&comment), "{comment}\n\n{said}");
@@ -472,8 +473,8 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
         }
     }
     // What is not in the headers is not in the page.
-    let world = World::new("manual");
-    let other = world.path("trackway.h");
+    let fixture = Fixture::new("manual");
+    let other = fixture.path("trackway.h");
     let text = fs::read_to_string(&headers[0]).expect("a header");
     fs::write(&other, text.replace("7 KiB of stack when", "8 KiB of stack when")).expect("a file");
     let changed = manual_page(&[other, headers[1].clone()], false);
@@ -482,28 +483,28 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
     if !has("groff") {
         return skipped("groff is not installed");
     }
-    fs::write(world.path("trackway.3"), &page).expect("a file");
-    let mut groff = world.command("groff");
+    fs::write(fixture.path("trackway.3"), &page).expect("a file");
+    let mut groff = fixture.command("groff");
     let output = groff.args(["-man", "-ww", "-Kutf8", "-Tutf8", "trackway.3"]).output().unwrap();
     let warnings = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && warnings.is_empty(), "{warnings}");
 }
 
 #[test]
-fn what_is_installed_works_and_can_be_uninstalled() {
+fn an_installation_works_and_can_be_uninstalled() {
     if !has("cargo") {
         return skipped("cargo is not installed");
     }
-    let world = World::new("install");
+    let fixture = Fixture::new("install");
     let make = |target: &str| {
         let mut make = Command::new("make");
         make.args(["--no-print-directory", target, "PREFIX=/usr"]).current_dir(source_dir());
-        make.arg(format!("DESTDIR={}", world.path("root").display()));
+        make.arg(format!("DESTDIR={}", fixture.path("root").display()));
         let output = make.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     make("install");
-    let root = world.path("root/usr");
+    let root = fixture.path("root/usr");
     for file in [
         "bin/trackway",
         "bin/trackway-bench",
@@ -540,16 +541,16 @@ fn what_is_installed_works_and_can_be_uninstalled() {
 
     let source = "#include <trackway/trackway.h>\nTRACKWAY_EVENT(a, b, TRACKWAY_INFO);\n\
                   int main(void) { trackway(a, b); return 0; }\n";
-    fs::write(world.path("a.c"), source).unwrap();
-    let mut cc = world.command("cc");
+    fs::write(fixture.path("a.c"), source).unwrap();
+    let mut cc = fixture.command("cc");
     cc.arg("a.c").args(["-o", "a", "-I"]).arg(root.join("include"));
     assert!(cc.status().unwrap().success());
-    let mut record = world.command(root.join("bin/trackway"));
+    let mut record = fixture.command(root.join("bin/trackway"));
     let output = record.args(["record", "-o", "trace", "--", "./a"]).output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(messages.contains("1 event recorded, 0 lost"), "{messages}");
 
-    assert_pkg_config_links(&world, &root);
+    assert_pkg_config_links(&fixture, &root);
 
     make("uninstall");
     let mut left = Vec::new();
@@ -559,23 +560,23 @@ fn what_is_installed_works_and_can_be_uninstalled() {
 
 /// pkg-config's flags link the installed library under --as-needed; the name that programs load is
 /// the library's, not the linker script's.
-fn assert_pkg_config_links(world: &World, root: &std::path::Path) {
+fn assert_pkg_config_links(fixture: &Fixture, root: &std::path::Path) {
     let script = fs::read(root.join("lib/libtrackway.so")).unwrap();
     let library = fs::read(root.join("lib/libtrackway.so.1")).unwrap();
     assert!(!script.starts_with(b"\x7fELF") && library.starts_with(b"\x7fELF"));
     if !has("pkg-config") {
         return skipped("pkg-config is not installed");
     }
-    let mut pkg_config = world.command("pkg-config");
+    let mut pkg_config = fixture.command("pkg-config");
     pkg_config.args(["--cflags", "--libs", "trackway"]);
-    pkg_config.env("PKG_CONFIG_SYSROOT_DIR", world.path("root"));
+    pkg_config.env("PKG_CONFIG_SYSROOT_DIR", fixture.path("root"));
     pkg_config.env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1");
     pkg_config.env("PKG_CONFIG_PATH", root.join("lib/pkgconfig"));
     let flags = String::from_utf8(pkg_config.output().unwrap().stdout).unwrap();
-    let mut cc = world.command("cc");
+    let mut cc = fixture.command("cc");
     cc.args(["-Wl,--as-needed", "a.c", "-o", "linked", "-I"]).arg(root.join("include"));
     assert!(cc.args(flags.split_whitespace()).status().unwrap().success(), "{flags}");
-    let output = world.command("readelf").args(["-d", "linked"]).output().unwrap();
+    let output = fixture.command("readelf").args(["-d", "linked"]).output().unwrap();
     let dynamic = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(dynamic.contains("[libtrackway.so.1]"), "{flags}: {dynamic}");
 }

@@ -1,4 +1,4 @@
-//! Help as a user meets it: pages that fit a screen, and what to type after a command that failed.
+//! Help pages fit a screen, and a failed command prints the next command to type.
 //!
 //! Main invariant: the commands that Trackway suggests work when they are pasted into a shell.
 
@@ -8,27 +8,27 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use trackway_tests::{World, build_dir, has, has_kernel_events, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, skipped};
 
 /// A screen of 40 lines, less the prompt.
 const LINES_MAX: usize = 39;
 const COLUMNS: usize = 80;
-/// nobody, on Debian.
+/// The user `nobody` on Debian.
 const OTHER_USER: u32 = 65_534;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// What `trackway WORDS` prints in 80 columns.
-fn page(world: &World, words: &[&str]) -> String {
-    let output = world.trackway(words).env("COLUMNS", "80").output().expect("it runs");
+/// Returns the output of `trackway WORDS` in 80 columns.
+fn page(fixture: &Fixture, words: &[&str]) -> String {
+    let output = fixture.trackway(words).env("COLUMNS", "80").output().expect("it runs");
     assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
     assert!(output.stderr.is_empty(), "{words:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// The options that a page names.
+/// Returns the options that a page names.
 fn options(page: &str) -> BTreeSet<String> {
     let words = page.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
     words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
@@ -36,27 +36,27 @@ fn options(page: &str) -> BTreeSet<String> {
 
 #[test]
 fn all_ways_to_ask_for_help_print_one_page_that_fits_a_screen() {
-    let world = World::new("help-pages");
+    let fixture = Fixture::new("help-pages");
     for path in [&[][..], &["record"], &["print"], &["session"], &["session", "create"], &["list"]]
     {
-        let short = page(&world, &[path, &["--help"]].concat());
-        assert_eq!(short, page(&world, &[path, &["-h"]].concat()), "{path:?}");
-        assert_eq!(short, page(&world, &[&["help"], path].concat()), "{path:?}");
+        let short = page(&fixture, &[path, &["--help"]].concat());
+        assert_eq!(short, page(&fixture, &[path, &["-h"]].concat()), "{path:?}");
+        assert_eq!(short, page(&fixture, &[&["help"], path].concat()), "{path:?}");
         let lines = short.lines().count();
         assert!(lines <= LINES_MAX, "{path:?} has {lines} lines:\n{short}");
         for line in short.lines() {
             assert!(line.chars().count() <= COLUMNS, "{path:?}: {line}");
         }
         assert!(short.contains("\nExamples:\n  "), "{short}");
-        let full = page(&world, &[path, &["--help-all"]].concat());
-        assert_eq!(full, page(&world, &[&["help"], path, &["--help-all"]].concat()), "{path:?}");
+        let full = page(&fixture, &[path, &["--help-all"]].concat());
+        assert_eq!(full, page(&fixture, &[&["help"], path, &["--help-all"]].concat()), "{path:?}");
         let (short, all) = (options(&short), options(&full));
         let missing: Vec<_> = short.difference(&all).collect();
         assert!(missing.is_empty(), "{path:?} --help-all lacks {missing:?}");
     }
-    let create = page(&world, &["session", "help", "create"]);
-    assert_eq!(create, page(&world, &["session", "create", "--help"]));
-    let wrong = world.trackway(&["help", "recrod"]).output().expect("it runs");
+    let create = page(&fixture, &["session", "help", "create"]);
+    assert_eq!(create, page(&fixture, &["session", "create", "--help"]));
+    let wrong = fixture.trackway(&["help", "recrod"]).output().expect("it runs");
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("recrod"), "{}", text(&wrong.stderr));
 }
@@ -64,9 +64,9 @@ fn all_ways_to_ask_for_help_print_one_page_that_fits_a_screen() {
 /// Manual pages and completions have every option that `--help-all` has.
 #[test]
 fn manual_pages_and_completions_keep_every_option() {
-    let world = World::new("help-manual");
-    let folder = world.path("man");
-    page(&world, &["man", "--output", folder.to_str().expect("UTF-8")]);
+    let fixture = Fixture::new("help-manual");
+    let folder = fixture.path("man");
+    page(&fixture, &["man", "--output", folder.to_str().expect("UTF-8")]);
     for (path, file) in [
         (&["record"][..], "trackway-record.1"),
         (&["print"], "trackway-print.1"),
@@ -74,9 +74,9 @@ fn manual_pages_and_completions_keep_every_option() {
     ] {
         let manual = fs::read_to_string(folder.join(file)).expect("a manual page");
         let described = options(&manual.replace("\\-", "-").replace("\\fB", " "));
-        let completed = options(&page(&world, &["completions", "zsh"]));
-        let short = options(&page(&world, &[path, &["--help"]].concat()));
-        let full = page(&world, &[path, &["--help-all"]].concat());
+        let completed = options(&page(&fixture, &["completions", "zsh"]));
+        let short = options(&page(&fixture, &[path, &["--help"]].concat()));
+        let full = page(&fixture, &[path, &["--help-all"]].concat());
         let declared = full.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
         let declared: BTreeSet<String> = declared.flat_map(options).collect();
         assert!(declared.len() > short.len(), "{path:?}: nothing is hidden");
@@ -90,22 +90,22 @@ fn manual_pages_and_completions_keep_every_option() {
 /// `trackway bench` is another program, which has help, manual pages and completions of its own.
 #[test]
 fn bench_is_the_other_program_in_help_manual_and_completions() {
-    let world = World::new("help-bench");
-    assert!(page(&world, &["--help"]).contains("starts trackway-bench"));
-    let short = page(&world, &["bench", "--help"]);
+    let fixture = Fixture::new("help-bench");
+    assert!(page(&fixture, &["--help"]).contains("starts trackway-bench"));
+    let short = page(&fixture, &["bench", "--help"]);
     assert!(
         short.contains("Usage: trackway bench") && short.contains("\nExamples:\n  "),
         "{short}"
     );
-    assert_eq!(short, page(&world, &["help", "bench"]));
-    let compare = page(&world, &["help", "bench", "compare"]);
-    assert_eq!(compare, page(&world, &["bench", "compare", "--help"]));
-    let folder = world.path("man");
+    assert_eq!(short, page(&fixture, &["help", "bench"]));
+    let compare = page(&fixture, &["help", "bench", "compare"]);
+    assert_eq!(compare, page(&fixture, &["bench", "compare", "--help"]));
+    let folder = fixture.path("man");
     let folder = folder.to_str().expect("UTF-8");
-    page(&world, &["man", "--output", folder]);
-    let written = |name: &str| world.path("man").join(name).is_file();
+    page(&fixture, &["man", "--output", folder]);
+    let written = |name: &str| fixture.path("man").join(name).is_file();
     assert!(written("trackway.1") && !written("trackway-bench.1"));
-    page(&world, &["bench", "man", "--output", folder]);
+    page(&fixture, &["bench", "man", "--output", folder]);
     assert!(written("trackway-bench.1") && written("trackway-bench-compare.1"));
     if !has("bash") {
         return skipped("bash is not installed");
@@ -118,7 +118,7 @@ fn bench_is_the_other_program_in_help_manual_and_completions() {
              _trackway_or_bench '{trackway}' '{last}' \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
              printf '%s\\n' \"${{COMPREPLY[@]}}\""
         );
-        let output = world.command("bash").args(["-c", &script]).output().expect("it runs");
+        let output = fixture.command("bash").args(["-c", &script]).output().expect("it runs");
         assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
         text(&output.stdout)
     };
@@ -129,11 +129,11 @@ fn bench_is_the_other_program_in_help_manual_and_completions() {
 
 #[test]
 fn bench_without_its_program_says_where_that_comes_from() {
-    let world = World::new("help-no-bench");
-    let alone = world.path("trackway");
+    let fixture = Fixture::new("help-no-bench");
+    let alone = fixture.path("trackway");
     fs::copy(build_dir().join("trackway"), &alone).expect("a copy");
     let bench = |path: &Path| {
-        let mut command = world.command(&alone);
+        let mut command = fixture.command(&alone);
         command.args(["--color", "never", "bench", "--list"]).env("PATH", path);
         command.output().expect("it runs")
     };
@@ -150,9 +150,9 @@ fn bench_without_its_program_says_where_that_comes_from() {
 
 #[test]
 fn trackway_alone_names_the_first_commands() {
-    let world = World::new("help-alone");
+    let fixture = Fixture::new("help-alone");
     for words in [&[][..], &["--color", "never"]] {
-        let output = world.trackway(words).output().expect("it runs");
+        let output = fixture.trackway(words).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(output.stdout.is_empty(), "{words:?}");
         let messages = text(&output.stderr);
@@ -160,60 +160,60 @@ fn trackway_alone_names_the_first_commands() {
         assert!(messages.contains("trackway --help"), "{messages}");
         let commands = suggested(&messages);
         assert_eq!(commands.len(), 3, "{messages}");
-        // They work, one after the other, with a program and a folder in the places of theirs.
-        std::os::unix::fs::symlink("/bin/true", world.path("app")).unwrap_or_default();
+        // They work, one after the other, with a program and a folder in place of the examples.
+        std::os::unix::fs::symlink("/bin/true", fixture.path("app")).unwrap_or_default();
         for command in commands {
             let command = command.replace("trackway print DIR", "trackway print trackway-*");
-            let output = shell(&world, &command, None);
+            let output = shell(&fixture, &command, None);
             assert!(output.status.success(), "{command}: {}", text(&output.stderr));
         }
     }
-    // A command whose own command is missing prints its page.
-    let output = world.trackway(&["session"]).output().expect("it runs");
+    // A command without its subcommand prints its page.
+    let output = fixture.trackway(&["session"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("trackway session create"), "{}", text(&output.stderr));
 }
 
-/// The commands in a message: indented lines, each with its effect after a `#`.
+/// Returns the commands in a message: indented lines, each with its effect after a `#`.
 fn suggested(messages: &str) -> Vec<String> {
     let lines = messages.lines().filter_map(|line| line.strip_prefix("  "));
     let lines = lines.filter_map(|line| line.split_once("  # "));
     lines.map(|(command, _)| command.trim_end().to_owned()).collect()
 }
 
-/// Runs a line of shell in the world's folder, as another user if one is given.
-fn shell(world: &World, line: &str, user: Option<u32>) -> Output {
+/// Runs a line of shell in the fixture's folder, as another user if one is given.
+fn shell(fixture: &Fixture, line: &str, user: Option<u32>) -> Output {
     let mut command = match user {
         Some(uid) => {
-            let mut command = world.command("setpriv");
+            let mut command = fixture.command("setpriv");
             command.arg(format!("--reuid={uid}")).arg(format!("--regid={uid}"));
             command.args(["--clear-groups", "--inh-caps=-all"]).args(["sh", "-c", line]);
-            command.env("TRACKWAY_RUN_DIR", world.path("run-of-other"));
+            command.env("TRACKWAY_RUN_DIR", fixture.path("run-of-other"));
             command
         }
         None => {
-            let mut command = world.command("sh");
+            let mut command = fixture.command("sh");
             command.args(["-c", line]);
             command
         }
     };
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", build_dir().display()));
-    command.current_dir(world.path("")).output().expect("it runs")
+    command.current_dir(fixture.path("")).output().expect("it runs")
 }
 
-/// The user without rights to kernel events: this one, or another one. `None`, said so: root
-/// cannot become another user here.
-fn user_without_rights(world: &World) -> Option<Option<u32>> {
+/// Returns the user without rights to kernel events: this one (`Some(None)`), or another one.
+/// Returns `None`, after printing the reason, if root cannot become another user here.
+fn user_without_rights(fixture: &Fixture) -> Option<Option<u32>> {
     if !is_root() {
         return Some(None);
     }
-    for path in [world.window_dir(), Path::new(&world.path(""))] {
+    for path in [fixture.window_dir(), Path::new(&fixture.path(""))] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o1777)).expect("ours");
     }
     let library = build_dir().join("libtrackway.so");
     let reads = format!("test -r '{}'", library.display());
-    if !has("setpriv") || !shell(world, &reads, Some(OTHER_USER)).status.success() {
+    if !has("setpriv") || !shell(fixture, &reads, Some(OTHER_USER)).status.success() {
         skipped("other users cannot read what was built, or setpriv is missing");
         return None;
     }
@@ -222,8 +222,8 @@ fn user_without_rights(world: &World) -> Option<Option<u32>> {
 
 #[test]
 fn without_the_rights_of_root_the_suggested_commands_work() {
-    let world = World::new("help-rights");
-    let Some(user) = user_without_rights(&world) else { return };
+    let fixture = Fixture::new("help-rights");
+    let Some(user) = user_without_rights(&fixture) else { return };
     for (typed, status, effect) in [
         ("trackway record --kernel 'sched_*' -o trace -- true", 125, "trace"),
         ("trackway record --kernel sched_switch --system --kernel-only -o only -- true", 125, ""),
@@ -234,7 +234,7 @@ fn without_the_rights_of_root_the_suggested_commands_work() {
         ("trackway record --user root -o mine -- true", 125, "mine"),
         ("trackway session create mine --user all -o all", 2, "all"),
     ] {
-        let refused = shell(&world, typed, user);
+        let refused = shell(&fixture, typed, user);
         let messages = text(&refused.stderr);
         if refused.status.success() {
             return skipped("this user may record kernel events");
@@ -245,44 +245,44 @@ fn without_the_rights_of_root_the_suggested_commands_work() {
         assert!(as_root.starts_with("sudo "), "{messages}");
         let (_, arguments) = typed.split_once(' ').expect("arguments");
         assert!(as_root.ends_with(arguments), "{as_root}");
-        let output = shell(&world, programs, user);
+        let output = shell(&fixture, programs, user);
         assert!(output.status.success(), "{programs}: {}", text(&output.stderr));
-        assert!(world.path(effect).exists(), "{programs} made no {effect}");
-        // The exit status of doctor is that of its checks.
+        assert!(fixture.path(effect).exists(), "{programs} made no {effect}");
+        // The exit status of doctor depends on its checks.
         assert_eq!(doctor.len(), usize::from(typed.contains("--kernel ")), "{messages}");
         for doctor in doctor {
-            let output = shell(&world, doctor, user);
+            let output = shell(&fixture, doctor, user);
             assert!(text(&output.stdout).contains("tracefs"), "{}", text(&output.stdout));
         }
-        shell(&world, "trackway session destroy --all", user);
+        shell(&fixture, "trackway session destroy --all", user);
     }
     // Root gets no such list: sudo would not help.
-    if is_root() && has_kernel_events(&world) {
+    if is_root() && has_kernel_events(&fixture) {
         let line = "trackway record --kernel 'sched_switch' -o as-root -- true";
-        let output = shell(&world, line, None);
+        let output = shell(&fixture, line, None);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(suggested(&text(&output.stderr)).is_empty(), "{}", text(&output.stderr));
     }
 }
 
-/// As docs/guides/kernel.md has it for services.
+/// Services have these capabilities in docs/guides/kernel.md.
 #[test]
 fn capabilities_are_enough_to_record_kernel_events() {
-    let world = World::new("help-capabilities");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("help-capabilities");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let Some(Some(user)) = user_without_rights(&world) else { return };
+    let Some(Some(user)) = user_without_rights(&fixture) else { return };
     let capabilities = "+bpf,+perfmon,+dac_read_search,+sys_admin";
-    let mut command: Command = world.command("setpriv");
+    let mut command: Command = fixture.command("setpriv");
     command.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg("--clear-groups");
     command.arg(format!("--inh-caps={capabilities}"));
     command.arg(format!("--ambient-caps={capabilities}")).arg(build_dir().join("trackway"));
-    command.args(["record", "--kernel", "syscalls:openat", "-o"]).arg(world.path("trace"));
-    command.env("TRACKWAY_RUN_DIR", world.path("run-of-other"));
+    command.args(["record", "--kernel", "syscalls:openat", "-o"]).arg(fixture.path("trace"));
+    command.env("TRACKWAY_RUN_DIR", fixture.path("run-of-other"));
     let output = command.args(["--", "ls", "/"]).output().expect("it runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let events = world.print(&world.path("trace"));
+    let events = fixture.print(&fixture.path("trace"));
     assert!(events.contains("syscall_entry_openat"), "{events}");
-    assert_eq!(fs::metadata(world.path("trace")).expect("the trace").uid(), user);
+    assert_eq!(fs::metadata(fixture.path("trace")).expect("the trace").uid(), user);
 }

@@ -1,4 +1,4 @@
-//! What a user installs and reads: documents, help, messages, terminals, `trackway doctor`.
+//! Installation and texts for users: documents, help, messages, terminals, `trackway doctor`.
 
 mod doctor;
 mod documents;

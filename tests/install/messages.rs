@@ -1,25 +1,25 @@
-//! Messages about errors of the system: what happened, to what, in words, without the number that
-//! the standard library adds ("os error 2").
+//! Messages about system errors: the event, its object, and the reason in words, without the number
+//! that the standard library adds ("os error 2").
 //!
-//! The commands show what people get to read. The machine code of the whole program shows that
-//! nothing else displays a [`std::io::Error`]: whoever does has the address of its `Display`.
+//! The commands show the texts. The machine code of the whole program shows that no other code
+//! displays a [`std::io::Error`]: such code would contain the address of its `Display`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
-/// What `trackway` writes to standard error, and that it fails.
-fn message(world: &World, words: &[&str]) -> String {
-    let output = world.trackway(words).stdin(Stdio::null()).output().expect("it runs");
+/// Runs `trackway`, which must fail, and returns its standard error.
+fn message(fixture: &Fixture, words: &[&str]) -> String {
+    let output = fixture.trackway(words).stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{words:?}: {text}");
     text
 }
 
-/// A trace of CTF 1.8 without streams.
+/// Writes a trace of CTF 1.8 without streams.
 fn write_trace(folder: &Path) {
     fs::create_dir_all(folder).expect("a folder");
     let metadata = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };";
@@ -27,11 +27,11 @@ fn write_trace(folder: &Path) {
 }
 
 #[test]
-fn what_is_no_trace_is_said_with_what_a_trace_is() {
-    let world = World::new("messages-no-trace");
-    write_trace(&world.path("trace"));
-    fs::create_dir(world.path("empty")).expect("a folder");
-    fs::write(world.path("file"), "text").expect("a file");
+fn a_path_that_is_no_trace_gets_an_explanation() {
+    let fixture = Fixture::new("messages-no-trace");
+    write_trace(&fixture.path("trace"));
+    fs::create_dir(fixture.path("empty")).expect("a folder");
+    fs::write(fixture.path("file"), "text").expect("a file");
     let explanation = "hint: a trace is a folder with a file 'metadata' and stream files";
     let commands: [&[&str]; 8] = [
         &["print"],
@@ -44,7 +44,7 @@ fn what_is_no_trace_is_said_with_what_a_trace_is() {
         &["filter", "header", "app:request", "--trace"],
     ];
     for command in commands {
-        let of = |path| message(&world, &[command, &[path]].concat());
+        let of = |path| message(&fixture, &[command, &[path]].concat());
         let text = of("file");
         let said = "trackway: \"file\" is not a trace: it is not a folder\n";
         assert!(text.starts_with(said) && text.contains(explanation), "{command:?}: {text}");
@@ -63,18 +63,18 @@ fn what_is_no_trace_is_said_with_what_a_trace_is() {
             assert!(text.starts_with(said) && text.contains(explanation), "{command:?}: {text}");
         }
     }
-    let text = message(&world, &["print", "/etc/passwd"]);
+    let text = message(&fixture, &["print", "/etc/passwd"]);
     assert!(text.starts_with("trackway: \"/etc/passwd\" is not a trace: "), "{text}");
 }
 
 #[test]
 fn errors_of_the_system_are_words() {
-    let world = World::new("messages-words");
-    write_trace(&world.path("trace"));
+    let fixture = Fixture::new("messages-words");
+    write_trace(&fixture.path("trace"));
     // Whose metadata, index and streams cannot be read.
-    fs::create_dir_all(world.path("broken/metadata")).expect("a folder");
-    std::os::unix::fs::symlink("loop", world.path("loop")).expect("a link");
-    fs::write(world.path("file"), "text").expect("a file");
+    fs::create_dir_all(fixture.path("broken/metadata")).expect("a folder");
+    std::os::unix::fs::symlink("loop", fixture.path("loop")).expect("a link");
+    fs::write(fixture.path("file"), "text").expect("a file");
     let cases: [(&[&str], &str); 15] = [
         (&["print", "loop"], "Too many levels of symbolic links"),
         (&["print", "broken"], ""),
@@ -93,13 +93,13 @@ fn errors_of_the_system_are_words() {
         (&["print", "--filter-object", "nowhere", "trace"], "No such file or directory"),
     ];
     for (words, part) in cases {
-        let text = message(&world, words);
+        let text = message(&fixture, words);
         assert!(!text.contains("os error"), "{words:?}: {text}");
         assert!(text.contains(part), "{words:?}: {text}");
     }
-    // Where there is no room for what is written.
+    // The output has no room.
     let full = fs::File::options().write(true).open("/dev/full").expect("it is there");
-    let output = world.trackway(&["list"]).stdout(full).output().expect("it runs");
+    let output = fixture.trackway(&["list"]).stdout(full).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("No space left on device"), "{text}");
     assert!(!text.contains("os error"), "{text}");
@@ -166,8 +166,8 @@ fn lines_of(program: &Path, places: &BTreeMap<u64, String>) -> Vec<String> {
     output_of(command.arg("-e").arg(program).args(addresses)).lines().map(str::to_owned).collect()
 }
 
-/// Functions of the standard library that display what they are generic over: `ToString`, what
-/// `format!` makes of its arguments, and references. Their names do not say of what.
+/// Returns true for functions of the standard library that display their generic arguments:
+/// `ToString`, the expansion of `format!`, and references. Their names do not contain the type.
 fn passes_on(name: &str) -> bool {
     ["_ZN4core3fmt", "_ZN5alloc6string"].iter().any(|module| name.starts_with(module))
         || ["$RF$T$u20$as$u20$core..fmt..", "$LT$T$u20$as$u20$alloc..string.."]
@@ -175,8 +175,8 @@ fn passes_on(name: &str) -> bool {
             .any(|implementation| name.contains(implementation))
 }
 
-/// Where this workspace's code displays what the function `display` does, directly or through
-/// functions that pass it on: places, and the names of their functions.
+/// Returns the places where this workspace's code calls `display`, directly or through functions
+/// that pass it on, with the names of the calling functions.
 fn displays(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String> {
     let names: HashMap<u64, &String> =
         code.functions.iter().map(|(name, address)| (*address, name)).collect();
@@ -195,9 +195,9 @@ fn displays(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String
     found
 }
 
-/// RUN the whole of both commands as machine code through a disassembler. EXPECT that only the
-/// crate `console`, which takes its number away, displays an error of the system: the code is found
-/// that does, and nothing else.
+/// RUN the machine code of both commands through a disassembler. EXPECT that only the crate
+/// `console`, which removes the number, displays a system error: the search finds its code, and no
+/// other.
 #[test]
 fn nothing_but_the_console_displays_an_error_of_the_system() {
     if !cfg!(target_arch = "x86_64") {
@@ -210,8 +210,8 @@ fn nothing_but_the_console_displays_an_error_of_the_system() {
     let target = build_dir().parent().expect("a parent").to_owned();
     // Not optimised: every function is where it was written.
     let mut cargo = Command::new("cargo");
-    // What `make test` has compiled for tests is used: it unwinds, and has all features.
-    // Asked for a test, too, cargo takes the features that tests ask for.
+    // Uses the artefacts that `make test` has compiled for tests: they unwind, and have all
+    // features. When cargo builds a test, too, it enables the features of tests.
     cargo.args(["build", "--workspace", "--all-features", "--bin", "trackway"]);
     cargo.args(["--bin", "trackway-bench", "--test", "tidy"]);
     cargo.args(["--offline", "--locked", "--quiet"]).env("CARGO_PROFILE_DEV_PANIC", "unwind");
@@ -252,7 +252,8 @@ fn shown_in_a_text(error: &std::io::Error) -> String {
     format!("it cannot be read: {}", &error)
 }
 
-/// Where functions of a program that have `own` in their names display a [`std::io::Error`].
+/// Returns the places where functions of a program that have `own` in their names display a
+/// [`std::io::Error`].
 fn displays_of_system_errors(program: &Path, own: &str) -> BTreeMap<u64, String> {
     let code = MachineCode::read(program);
     let is_display = |name: &&String| {

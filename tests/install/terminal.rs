@@ -1,4 +1,4 @@
-//! What a terminal is sent: names that are hostile, escaped; colours, where they are wanted.
+//! Text on terminals: hostile names are escaped, and colours appear where they are enabled.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,19 +6,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use trackway_tests::World;
+use trackway_tests::Fixture;
 use trackway_tests::terminal::{OnTerminal, Outputs, run_on_terminal};
 
-/// A name with all that a terminal must not get: ESC and what would clear the screen, bell, return,
-/// an 8-bit control sequence introducer as UTF-8, and a right-to-left override.
+/// Name with the characters that a terminal must not get: ESC and a sequence that would clear the
+/// screen, bell, return, an 8-bit control sequence introducer as UTF-8, and a right-to-left
+/// override.
 const HOSTILE: &str = "evil\x1b[2J\x07\r\u{9b}31m\u{202e}name";
 /// The same as it is shown.
 const SHOWN: &str = "evil\\u001b[2J\\u0007\\r\\u009b31m\\u202ename";
 
-/// A trace of CTF 1.8 that another tracer might have written: every name and every text in it is
-/// hostile. One event, with a field whose value has an 8-bit control character of its own.
-fn hostile_trace(world: &World, folder: &str, event: &str) -> PathBuf {
-    let trace = world.path(folder);
+/// Writes a trace of CTF 1.8 that another tracer might have written: every name and every string in
+/// it is hostile. It has one event, with a field whose value has an 8-bit control character of its
+/// own.
+fn hostile_trace(fixture: &Fixture, folder: &str, event: &str) -> PathBuf {
+    let trace = fixture.path(folder);
     fs::create_dir_all(&trace).expect("a folder");
     let metadata = format!(
         "/* CTF 1.8 */
@@ -43,14 +45,14 @@ fn hostile_trace(world: &World, folder: &str, event: &str) -> PathBuf {
 }
 
 fn on_terminal(command: &mut Command) -> OnTerminal {
-    run_on_terminal(command, Outputs::Both)
+    run_on_terminal(command, Outputs::StdoutAndStderr)
 }
 
-/// Checks that a terminal gets nothing that controls it but colours, and no line ends but of lines
-/// that begin as `is_line` has them.
-fn assert_harmless(told: &OnTerminal, what: &str) {
-    let text = std::str::from_utf8(&told.bytes);
-    let text = text.unwrap_or_else(|error| panic!("{what}: {error}: {told:?}"));
+/// Checks that a terminal gets no control sequences but colours, and no line ends but those of
+/// lines whose beginnings satisfy `is_line`.
+fn assert_harmless(shown: &OnTerminal, what: &str) {
+    let text = std::str::from_utf8(&shown.bytes);
+    let text = text.unwrap_or_else(|error| panic!("{what}: {error}: {shown:?}"));
     let plain = without_colours(text);
     let harmful = |c: char| {
         c.is_control() && !matches!(c, '\n' | '\t')
@@ -60,9 +62,9 @@ fn assert_harmless(told: &OnTerminal, what: &str) {
     assert!(!plain.contains(harmful), "{what}: {plain:?}");
 }
 
-/// A text without what Trackway writes to control a terminal.
+/// Returns a text without the sequences that Trackway writes to control a terminal.
 fn without_colours(text: &str) -> String {
-    // The line that shows how far long work is begins so.
+    // A progress line begins with this sequence.
     let mut plain = text.replace("\r\x1b[K", "");
     for colour in ["0", "1", "31", "32", "33", "36", "1;4", "4"] {
         plain = plain.replace(&format!("\x1b[{colour}m"), "");
@@ -70,17 +72,17 @@ fn without_colours(text: &str) -> String {
     plain
 }
 
-/// `trackway` with these arguments.
-fn trackway(world: &World, words: &[&str], paths: &[&OsStr]) -> Command {
-    let mut command = world.trackway(words);
+/// Returns `trackway` with these arguments.
+fn trackway(fixture: &Fixture, words: &[&str], paths: &[&OsStr]) -> Command {
+    let mut command = fixture.trackway(words);
     command.args(paths);
     command
 }
 
 #[test]
 fn names_of_a_hostile_trace_control_no_terminal() {
-    let world = World::new("hostile-trace");
-    let trace = hostile_trace(&world, "trace", HOSTILE);
+    let fixture = Fixture::new("hostile-trace");
+    let trace = hostile_trace(&fixture, "trace", HOSTILE);
     let forms: [&[&str]; 10] = [
         &["print"],
         &["print", "--fields", "all", "--names", "all"],
@@ -94,44 +96,44 @@ fn names_of_a_hostile_trace_control_no_terminal() {
         &["filter", "explain", "text == \"v\"", "--trace"],
     ];
     for form in forms {
-        let told = on_terminal(&mut trackway(&world, form, &[trace.as_os_str()]));
-        assert!(told.status.success(), "{form:?}: {}", told.text());
-        assert_harmless(&told, &format!("{form:?}"));
+        let shown = on_terminal(&mut trackway(&fixture, form, &[trace.as_os_str()]));
+        assert!(shown.status.success(), "{form:?}: {}", shown.text());
+        assert_harmless(&shown, &format!("{form:?}"));
         let name = if form.contains(&"json") { "evil" } else { SHOWN };
-        assert!(told.text().contains(name), "{form:?}: {}", told.text());
+        assert!(shown.text().contains(name), "{form:?}: {}", shown.text());
     }
     // Also where a terminal is given as the file.
-    let told =
-        on_terminal(&mut trackway(&world, &["print", "-o", "/dev/stdout"], &[trace.as_os_str()]));
-    assert!(told.text().contains(SHOWN), "{}", told.text());
-    assert_harmless(&told, "-o");
+    let shown =
+        on_terminal(&mut trackway(&fixture, &["print", "-o", "/dev/stdout"], &[trace.as_os_str()]));
+    assert!(shown.text().contains(SHOWN), "{}", shown.text());
+    assert_harmless(&shown, "-o");
 }
 
 #[test]
 fn a_pipe_gets_names_as_babeltrace2_has_them() {
-    let world = World::new("hostile-pipe");
-    let trace = hostile_trace(&world, "trace", HOSTILE);
-    let output = world.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().expect("it");
+    let fixture = Fixture::new("hostile-pipe");
+    let trace = hostile_trace(&fixture, "trace", HOSTILE);
+    let output = fixture.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().expect("it");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains(&format!(" {HOSTILE}: {{ text = ")), "{text:?}");
-    if let Some(theirs) = world.babeltrace(&trace) {
+    if let Some(theirs) = fixture.babeltrace(&trace) {
         assert_eq!(output.stdout, theirs.stdout);
     }
 }
 
 /// RUN commands on files whose names have line ends, each of which writes a message. EXPECT no line
-/// that such a name begins.
+/// that begins inside such a name.
 #[test]
 fn a_line_end_in_a_files_name_begins_no_line_on_a_terminal() {
     const FORGED: &str = "one\ntrackway: forged";
-    let world = World::new("hostile-file-lines");
-    let trace = hostile_trace(&world, FORGED, "app:request");
+    let fixture = Fixture::new("hostile-file-lines");
+    let trace = hostile_trace(&fixture, FORGED, "app:request");
     // Its stream is cut off.
     let stream = trace.join(format!("stream {HOSTILE}"));
     let bytes = fs::read(&stream).expect("the stream");
     fs::write(trace.join(FORGED), &bytes[..bytes.len() - 1]).expect("a stream");
-    fs::write(world.path("file\ntrackway: forged"), "text").expect("a file");
-    let file = world.path("file\ntrackway: forged");
+    fs::write(fixture.path("file\ntrackway: forged"), "text").expect("a file");
+    let file = fixture.path("file\ntrackway: forged");
     let folder = trace.as_os_str();
     let cases: [(&[&str], &OsStr); 8] = [
         (&["print"], folder),
@@ -144,37 +146,37 @@ fn a_line_end_in_a_files_name_begins_no_line_on_a_terminal() {
         (&["recover"], file.as_os_str()),
     ];
     for (words, path) in cases {
-        let told = on_terminal(&mut trackway(&world, words, &[path]));
-        let text = without_colours(&told.text());
+        let shown = on_terminal(&mut trackway(&fixture, words, &[path]));
+        let text = without_colours(&shown.text());
         assert!(
             !text.lines().any(|line| line.starts_with("trackway: forged")),
             "{words:?}: {text}"
         );
         assert!(text.contains("trackway: forged"), "{words:?}: {text}");
     }
-    let mut record = trackway(&world, &["record", "-o"], &[file.as_os_str()]);
+    let mut record = trackway(&fixture, &["record", "-o"], &[file.as_os_str()]);
     let text = without_colours(&on_terminal(record.args(["--", "true"])).text());
     assert!(!text.lines().any(|line| line.starts_with("trackway: forged")), "{text}");
 }
 
 #[test]
 fn a_line_end_in_a_name_begins_no_line_on_a_terminal() {
-    let world = World::new("hostile-lines");
-    let trace = hostile_trace(&world, "trace", "one\\ntrackway: forged");
+    let fixture = Fixture::new("hostile-lines");
+    let trace = hostile_trace(&fixture, "trace", "one\\ntrackway: forged");
     for form in [&["print"][..], &["print", "--stats"], &["print", "--details"]] {
-        let told = on_terminal(&mut trackway(&world, form, &[trace.as_os_str()]));
-        let text = without_colours(&told.text());
+        let shown = on_terminal(&mut trackway(&fixture, form, &[trace.as_os_str()]));
+        let text = without_colours(&shown.text());
         assert!(!text.lines().any(|line| line.starts_with("trackway: forged")), "{form:?}: {text}");
         assert!(text.contains("one\\ntrackway: forged"), "{form:?}: {text}");
     }
 }
 
-/// Commands that name what the user gave them, wrongly; each fails, with the name in its message.
-fn failing(world: &World) -> Vec<Command> {
+/// Returns commands with wrong arguments from the user; each fails, with the name in its message.
+fn failing(fixture: &Fixture) -> Vec<Command> {
     let hostile = OsStr::from_bytes(b"evil\x1b[2J\x9b31m\xff\xe2\x80\xae");
-    let with = |words: &[&str]| trackway(world, words, &[hostile]);
-    let trace = hostile_trace(world, "d", "app:request");
-    let of_trace = |words: &[&str]| trackway(world, words, &[trace.as_os_str()]);
+    let with = |words: &[&str]| trackway(fixture, words, &[hostile]);
+    let trace = hostile_trace(fixture, "d", "app:request");
+    let of_trace = |words: &[&str]| trackway(fixture, words, &[trace.as_os_str()]);
     vec![
         with(&["print"]),
         with(&["print", "--follow"]),
@@ -182,23 +184,23 @@ fn failing(world: &World) -> Vec<Command> {
         with(&["trim", "-o", "out"]),
         with(&["merge", "-o", "out"]),
         with(&["record", "--"]),
-        trackway(world, &["record"], &[OsStr::new("--config"), hostile, OsStr::new("true")]),
+        trackway(fixture, &["record"], &[OsStr::new("--config"), hostile, OsStr::new("true")]),
         with(&["recover"]),
         with(&["session", "load"]),
         with(&["filter", "explain", "x == 1", "--trace"]),
         with(&["filter", "explain", "--object"]),
         with(&["filter", "header", "app:request", "--trace"]),
         with(&["bench", "page"]),
-        trackway(world, &["bench", "compare"], &[hostile, hostile]),
-        trackway(world, &["session", "status", HOSTILE], &[]),
-        trackway(world, &["session", "destroy", HOSTILE], &[]),
-        trackway(world, &["session", "create", HOSTILE], &[]),
-        trackway(world, &["event", "on", HOSTILE, "app:*"], &[]),
-        trackway(world, &["record", "--on", "app:*", "--context", HOSTILE, "--", "true"], &[]),
+        trackway(fixture, &["bench", "compare"], &[hostile, hostile]),
+        trackway(fixture, &["session", "status", HOSTILE], &[]),
+        trackway(fixture, &["session", "destroy", HOSTILE], &[]),
+        trackway(fixture, &["session", "create", HOSTILE], &[]),
+        trackway(fixture, &["event", "on", HOSTILE, "app:*"], &[]),
+        trackway(fixture, &["record", "--on", "app:*", "--context", HOSTILE, "--", "true"], &[]),
         of_trace(&["print", "--names", HOSTILE]),
         of_trace(&["print", "--begin", HOSTILE]),
-        trackway(world, &["list", "--kernel", HOSTILE], &[]),
-        trackway(world, &[HOSTILE], &[]),
+        trackway(fixture, &["list", "--kernel", HOSTILE], &[]),
+        trackway(fixture, &[HOSTILE], &[]),
         of_trace(&["print", "--filter", HOSTILE]),
         of_trace(&["print", "--format", HOSTILE]),
     ]
@@ -206,19 +208,19 @@ fn failing(world: &World) -> Vec<Command> {
 
 #[test]
 fn names_that_are_arguments_control_no_terminal() {
-    let world = World::new("hostile-arguments");
-    for mut command in failing(&world) {
+    let fixture = Fixture::new("hostile-arguments");
+    for mut command in failing(&fixture) {
         let what = format!("{command:?}");
-        let told = on_terminal(&mut command);
-        assert!(!told.status.success(), "{what}: {}", told.text());
-        assert_harmless(&told, &what);
-        assert!(told.text().contains("evil"), "{}", told.text());
+        let shown = on_terminal(&mut command);
+        assert!(!shown.status.success(), "{what}: {}", shown.text());
+        assert_harmless(&shown, &what);
+        assert!(shown.text().contains("evil"), "{}", shown.text());
     }
 }
 
 #[test]
 fn a_hostile_process_and_its_recording_control_no_terminal() {
-    let world = World::new("hostile-process");
+    let fixture = Fixture::new("hostile-process");
     let text = "#include <stdio.h>\n#include <sys/prctl.h>\n#include <trackway/trackway.h>\n\
          TRACKWAY_EVENT(app, request, TRACKWAY_INFO, (u32, n));\n\
          int main(void) {\n\
@@ -226,37 +228,37 @@ fn a_hostile_process_and_its_recording_control_no_terminal() {
              trackway(app, request, 1);\n\
              puts(\"there\"); fflush(stdout); getchar(); return 0; }\n";
 
-    let program = world.compile("hostile", text, true, &[]);
-    let trace = world.path(&format!("trace {HOSTILE}"));
+    let program = fixture.compile("hostile", text, true, &[]);
+    let trace = fixture.path(&format!("trace {HOSTILE}"));
     // Recorded on a terminal, into a folder of a hostile name.
-    let mut record = trackway(&world, &["record", "-o"], &[trace.as_os_str()]);
+    let mut record = trackway(&fixture, &["record", "-o"], &[trace.as_os_str()]);
     record.args(["--context", "procname", "--"]).arg(&program);
-    let told = run_on_terminal(&mut record, Outputs::Errors);
-    assert!(told.status.success(), "{}", told.text());
-    assert_harmless(&told, "record");
-    assert!(told.text().contains(SHOWN), "{}", told.text());
-    let told = on_terminal(&mut trackway(&world, &["print"], &[trace.as_os_str()]));
-    assert_harmless(&told, "print");
-    assert!(told.text().contains("app:request"), "{}", told.text());
+    let shown = run_on_terminal(&mut record, Outputs::Errors);
+    assert!(shown.status.success(), "{}", shown.text());
+    assert_harmless(&shown, "record");
+    assert!(shown.text().contains(SHOWN), "{}", shown.text());
+    let shown = on_terminal(&mut trackway(&fixture, &["print"], &[trace.as_os_str()]));
+    assert_harmless(&shown, "print");
+    assert!(shown.text().contains("app:request"), "{}", shown.text());
     // Listed while it runs.
-    let mut child = world.command(&program);
+    let mut child = fixture.command(&program);
     child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut child = child.spawn().expect("the program starts");
     let mut line = [0; 6];
     let output = child.stdout.as_mut().expect("its output");
     std::io::Read::read_exact(output, &mut line).expect("a line");
-    let told = on_terminal(&mut trackway(&world, &["list"], &[]));
+    let shown = on_terminal(&mut trackway(&fixture, &["list"], &[]));
     drop(child.stdin.take());
     child.wait().expect("it ends");
-    assert_harmless(&told, "list");
-    let text = without_colours(&told.text());
+    assert_harmless(&shown, "list");
+    let text = without_colours(&shown.text());
     assert!(text.contains("e\\u001b[2J\\r\\n"), "{text}");
 }
 
 #[test]
 fn a_session_in_a_hostile_folder_controls_no_terminal() {
-    let world = World::new("hostile-session");
-    let folder = world.path(HOSTILE);
+    let fixture = Fixture::new("hostile-session");
+    let folder = fixture.path(HOSTILE);
     let commands: [&[&str]; 6] = [
         &["session", "list"],
         &["session", "list", "--format", "json"],
@@ -266,17 +268,17 @@ fn a_session_in_a_hostile_folder_controls_no_terminal() {
         &["session", "destroy", "s"],
     ];
     let mut create = trackway(
-        &world,
+        &fixture,
         &["session", "create", "s", "--flight-recorder", "-o"],
         &[folder.as_os_str()],
     );
-    let told = on_terminal(&mut create);
-    assert!(told.status.success(), "{}", told.text());
-    assert_harmless(&told, "create");
-    assert!(told.text().contains(SHOWN), "{}", told.text());
+    let shown = on_terminal(&mut create);
+    assert!(shown.status.success(), "{}", shown.text());
+    assert_harmless(&shown, "create");
+    assert!(shown.text().contains(SHOWN), "{}", shown.text());
     for words in commands {
-        let told = on_terminal(&mut trackway(&world, words, &[]));
-        assert_harmless(&told, &format!("{words:?}"));
+        let shown = on_terminal(&mut trackway(&fixture, words, &[]));
+        assert_harmless(&shown, &format!("{words:?}"));
     }
 }
 
@@ -285,58 +287,58 @@ const COLOUR: &str = "\x1b[";
 
 #[test]
 fn terminals_get_colours_unless_somebody_wants_none() {
-    let world = World::new("colours");
-    let trace = hostile_trace(&world, "trace", "app:request");
+    let fixture = Fixture::new("colours");
+    let trace = hostile_trace(&fixture, "trace", "app:request");
     let print = |words: &[&str]| {
-        let mut command = trackway(&world, &["print"], &[trace.as_os_str()]);
+        let mut command = trackway(&fixture, &["print"], &[trace.as_os_str()]);
         command.args(words);
         command
     };
     let name = "\x1b[1mapp:request\x1b[0m: { text = ";
-    let told = on_terminal(&mut print(&[]));
-    assert!(told.text().contains(name), "{}", told.text());
-    assert_harmless(&told, "print");
+    let shown = on_terminal(&mut print(&[]));
+    assert!(shown.text().contains(name), "{}", shown.text());
+    assert_harmless(&shown, "print");
     for (variable, value, has_colours) in [
         ("NO_COLOR", "1", false),
         ("NO_COLOR", "", true),
         ("TERM", "dumb", false),
         ("TERM", "xterm-256color", true),
     ] {
-        let told = on_terminal(print(&[]).env(variable, value));
-        let text = told.text();
+        let shown = on_terminal(print(&[]).env(variable, value));
+        let text = shown.text();
         assert_eq!(text.contains(COLOUR), has_colours, "{variable}={value}: {text}");
         assert!(without_colours(&text).contains(SHOWN), "{text}");
     }
-    let told = on_terminal(print(&["--color", "always"]).env("NO_COLOR", "1"));
-    assert!(told.text().contains(name), "{}", told.text());
-    let told = on_terminal(&mut print(&["--color=never"]));
-    assert!(!told.text().contains(COLOUR), "{}", told.text());
+    let shown = on_terminal(print(&["--color", "always"]).env("NO_COLOR", "1"));
+    assert!(shown.text().contains(name), "{}", shown.text());
+    let shown = on_terminal(&mut print(&["--color=never"]));
+    assert!(!shown.text().contains(COLOUR), "{}", shown.text());
     let wrong = print(&["--color", "sometimes"]).output().expect("it runs");
     assert_eq!(wrong.status.code(), Some(2));
 }
 
 #[test]
 fn pipes_get_colours_only_if_they_are_asked_for() {
-    let world = World::new("colours-pipe");
-    let trace = hostile_trace(&world, "trace", HOSTILE);
+    let fixture = Fixture::new("colours-pipe");
+    let trace = hostile_trace(&fixture, "trace", HOSTILE);
     let print = |words: &[&str]| -> Output {
-        let mut command = trackway(&world, &["print"], &[trace.as_os_str()]);
+        let mut command = trackway(&fixture, &["print"], &[trace.as_os_str()]);
         command.args(words).env_remove("NO_COLOR").env("TERM", "xterm").output().expect("it runs")
     };
     let plain = print(&[]).stdout;
     assert_eq!(plain, print(&["--color", "never"]).stdout);
     let coloured = String::from_utf8(print(&["--color", "always"]).stdout).expect("UTF-8");
-    // Whoever shows colours has a terminal: names are escaped as for one.
+    // Coloured output is for terminals: names are escaped as for one.
     assert!(coloured.contains(&format!("\x1b[1m{SHOWN}\x1b[0m: ")), "{coloured:?}");
-    let told = OnTerminal { status: print(&[]).status, bytes: coloured.into_bytes() };
-    assert_harmless(&told, "--color always");
-    // A file gets what a pipe gets.
-    let file = world.path("file");
+    let shown = OnTerminal { status: print(&[]).status, bytes: coloured.into_bytes() };
+    assert_harmless(&shown, "--color always");
+    // A file gets the same output as a pipe.
+    let file = fixture.path("file");
     print(&["-o", file.to_str().expect("UTF-8")]);
     assert_eq!(fs::read(&file).expect("the file"), plain);
     for words in [&["doctor"][..], &["list"], &["session", "list"], &["--help"], &["record", "-h"]]
     {
-        let output = world.trackway(words).env("TERM", "xterm").output().expect("it runs");
+        let output = fixture.trackway(words).env("TERM", "xterm").output().expect("it runs");
         let said = [output.stdout, output.stderr].concat();
         assert!(!said.contains(&0x1b), "{words:?}: {}", String::from_utf8_lossy(&said));
     }
@@ -344,48 +346,50 @@ fn pipes_get_colours_only_if_they_are_asked_for() {
 
 #[test]
 fn errors_losses_and_help_have_colours_of_their_own() {
-    let world = World::new("colours-kinds");
-    let told = on_terminal(&mut trackway(&world, &["print", "/nowhere"], &[]));
-    assert!(told.text().starts_with("\x1b[31mtrackway:\x1b[0m "), "{}", told.text());
-    let told = on_terminal(&mut trackway(&world, &["session", "save", "s", "-o", "/"], &[]));
-    assert!(told.text().contains("\x1b[31mtrackway:\x1b[0m "), "{}", told.text());
-    let told = on_terminal(&mut trackway(&world, &["print", "--nothing"], &[]));
-    assert!(told.text().starts_with("\x1b[31merror:\x1b[0m "), "{}", told.text());
+    let fixture = Fixture::new("colours-kinds");
+    let shown = on_terminal(&mut trackway(&fixture, &["print", "/nowhere"], &[]));
+    assert!(shown.text().starts_with("\x1b[31mtrackway:\x1b[0m "), "{}", shown.text());
+    let shown = on_terminal(&mut trackway(&fixture, &["session", "save", "s", "-o", "/"], &[]));
+    assert!(shown.text().contains("\x1b[31mtrackway:\x1b[0m "), "{}", shown.text());
+    let shown = on_terminal(&mut trackway(&fixture, &["print", "--nothing"], &[]));
+    assert!(shown.text().starts_with("\x1b[31merror:\x1b[0m "), "{}", shown.text());
     for words in [&["--help"][..], &["record", "--help"]] {
-        let told = on_terminal(&mut trackway(&world, words, &[]));
-        assert!(told.text().contains(COLOUR), "{}", told.text());
-        assert_harmless(&told, "help");
+        let shown = on_terminal(&mut trackway(&fixture, words, &[]));
+        assert!(shown.text().contains(COLOUR), "{}", shown.text());
+        assert_harmless(&shown, "help");
         for plain in [("NO_COLOR", "1"), ("TERM", "dumb")] {
-            let told = on_terminal(trackway(&world, words, &[]).env(plain.0, plain.1));
-            assert!(!told.text().contains(COLOUR), "{}", told.text());
+            let shown = on_terminal(trackway(&fixture, words, &[]).env(plain.0, plain.1));
+            assert!(!shown.text().contains(COLOUR), "{}", shown.text());
         }
-        let told = on_terminal(&mut trackway(&world, &[words, &["--color=never"]].concat(), &[]));
-        assert!(!told.text().contains(COLOUR), "{}", told.text());
-        let piped = world.trackway(&[&["--color=always"], words].concat()).output().expect("it");
+        let shown =
+            on_terminal(&mut trackway(&fixture, &[words, &["--color=never"]].concat(), &[]));
+        assert!(!shown.text().contains(COLOUR), "{}", shown.text());
+        let piped = fixture.trackway(&[&["--color=always"], words].concat()).output().expect("it");
         assert!(String::from_utf8_lossy(&piped.stdout).contains(COLOUR));
     }
     // More events than the smallest buffers have room for.
     let text = "#include <trackway/trackway.h>\n\
         TRACKWAY_EVENT(app, many, TRACKWAY_INFO, (u64, n));\n\
         int main(void) { for (unsigned long n = 0; n < 3000000; n++) trackway(app, many, n); }\n";
-    let program = world.compile("many", text, true, &[]);
-    let mut record = trackway(&world, &["record", "--buffer-size", "8K", "-o", "lost", "--"], &[]);
-    let told = run_on_terminal(record.arg(program), Outputs::Errors);
-    let text = told.text();
+    let program = fixture.compile("many", text, true, &[]);
+    let mut record =
+        trackway(&fixture, &["record", "--buffer-size", "8K", "-o", "lost", "--"], &[]);
+    let shown = run_on_terminal(record.arg(program), Outputs::Errors);
+    let text = shown.text();
     assert!(text.contains(" lost\x1b[0m"), "losses are in colour: {text}");
-    let told = on_terminal(&mut trackway(&world, &["print", "--stats", "lost"], &[]));
-    assert!(told.text().contains("\x1b[33mlost: "), "{}", told.text());
-    let told = run_on_terminal(&mut trackway(&world, &["print", "lost"], &[]), Outputs::Errors);
-    assert!(told.text().contains("\x1b[33mWARNING: Tracer discarded "), "{}", told.text());
+    let shown = on_terminal(&mut trackway(&fixture, &["print", "--stats", "lost"], &[]));
+    assert!(shown.text().contains("\x1b[33mlost: "), "{}", shown.text());
+    let shown = run_on_terminal(&mut trackway(&fixture, &["print", "lost"], &[]), Outputs::Errors);
+    assert!(shown.text().contains("\x1b[33mWARNING: Tracer discarded "), "{}", shown.text());
 }
 
 #[test]
 fn no_pager_is_started() {
-    let world = World::new("no-pager");
-    let trace = hostile_trace(&world, "trace", "app:request");
-    let marker = world.path("paged");
+    let fixture = Fixture::new("no-pager");
+    let trace = hostile_trace(&fixture, "trace", "app:request");
+    let marker = fixture.path("paged");
     let pager = format!("touch {}", marker.display());
-    let mut print = trackway(&world, &["print"], &[trace.as_os_str()]);
-    let told = on_terminal(print.env("PAGER", &pager).env("TRACKWAY_PAGER", &pager));
-    assert!(told.status.success() && !marker.exists(), "{}", told.text());
+    let mut print = trackway(&fixture, &["print"], &[trace.as_os_str()]);
+    let shown = on_terminal(print.env("PAGER", &pager).env("TRACKWAY_PAGER", &pager));
+    assert!(shown.status.success() && !marker.exists(), "{}", shown.text());
 }

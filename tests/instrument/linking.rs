@@ -1,4 +1,4 @@
-//! A program that is linked with a bare `-ltrackway` needs the library, whatever the linker's
+//! A program that is linked with a plain `-ltrackway` needs the library, whatever the linker's
 //! defaults are, and so takes part in sessions.
 //!
 //! The header's references are weak: under `--as-needed` a linker drops a library that has no
@@ -8,23 +8,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
 const SOURCE: &str = "#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(linked, event, TRACKWAY_INFO);\n\
     int main(void) { trackway(linked, event); return 0; }\n";
 const LINKERS: [&str; 4] = ["bfd", "gold", "lld", "mold"];
 
-/// The folder that `-L` names in a checkout.
+/// Returns the folder that `-L` names in a checkout.
 fn link_dir() -> PathBuf {
     build_dir().canonicalize().expect("what was built").join("link")
 }
 
-/// Compiles the program with these flags, then those of the library.
-fn compile(world: &World, compiler: &str, flags: &[&str], library: &[&str]) -> PathBuf {
-    fs::write(world.path("app.c"), SOURCE).expect("a file");
-    let program = world.path("app");
-    let mut cc = world.command(compiler);
+/// Compiles the program with these flags, followed by those of the library.
+fn compile(fixture: &Fixture, compiler: &str, flags: &[&str], library: &[&str]) -> PathBuf {
+    fs::write(fixture.path("app.c"), SOURCE).expect("a file");
+    let program = fixture.path("app");
+    let mut cc = fixture.command(compiler);
     cc.arg("-O2").arg("-I").arg(source_dir().join("include")).args(["app.c", "-o", "app"]);
     let output = cc.args(flags).args(library).output().expect("a compiler runs");
     let messages = String::from_utf8_lossy(&output.stderr);
@@ -32,7 +32,7 @@ fn compile(world: &World, compiler: &str, flags: &[&str], library: &[&str]) -> P
     program
 }
 
-/// Names of the libraries that a program needs.
+/// Returns the names of the libraries that a program needs.
 fn needed(program: &Path) -> Vec<String> {
     let output = Command::new("readelf").arg("-d").arg(program).output().expect("readelf runs");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -42,7 +42,7 @@ fn needed(program: &Path) -> Vec<String> {
 
 #[test]
 fn every_linker_keeps_the_library_of_a_bare_l_under_as_needed() {
-    let world = World::new("linkers");
+    let fixture = Fixture::new("linkers");
     let search = format!("-L{}", link_dir().display());
     for compiler in ["gcc", "clang"] {
         if !has(compiler) {
@@ -58,7 +58,7 @@ fn every_linker_keeps_the_library_of_a_bare_l_under_as_needed() {
             for kind in [&[][..], &["-Wl,--gc-sections"], &["-no-pie"], &["-shared", "-fPIC"]] {
                 let flags: Vec<&str> =
                     ["-Wl,--as-needed", &linker].iter().chain(kind).copied().collect();
-                let program = compile(&world, compiler, &flags, &[&search, "-ltrackway"]);
+                let program = compile(&fixture, compiler, &flags, &[&search, "-ltrackway"]);
                 let needed = needed(&program);
                 let is_needed = needed.iter().any(|name| name == "libtrackway.so.1");
                 assert!(is_needed, "{compiler} {flags:?}: {needed:?}");
@@ -80,19 +80,19 @@ fn the_object_of_the_script_keeps_control_flow_protection() {
 
 #[test]
 fn a_program_that_is_linked_so_takes_part_in_a_session() {
-    let world = World::new("linked");
+    let fixture = Fixture::new("linked");
     let link = format!("-L{}", link_dir().display());
     let run_path = format!("-Wl,-rpath,{}", link_dir().display());
     let library = [link.as_str(), "-ltrackway", run_path.as_str()];
-    let program = compile(&world, "cc", &["-Wl,--as-needed"], &library);
+    let program = compile(&fixture, "cc", &["-Wl,--as-needed"], &library);
     let trackway = |words: &[&str]| {
-        let output = world.trackway(words).output().expect("trackway runs");
+        let output = fixture.trackway(words).output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{words:?}: {messages}");
         messages
     };
     trackway(&["session", "create", "linked", "-o", "trace", "--on", "linked:*"]);
-    let status = world.command(&program).status();
+    let status = fixture.command(&program).status();
     let messages = trackway(&["session", "destroy", "linked"]);
     assert!(status.expect("the program runs").success());
     assert!(messages.contains("1 event recorded, 0 lost"), "{messages}");

@@ -1,5 +1,5 @@
-//! What a program is instrumented with: the library's symbols and versions, how it is linked, the
-//! crate `trackway`, the preload helpers. The headers are tested by `tests/header`.
+//! Instrumentation of programs: the library's symbols and versions, its linking, the crate
+//! `trackway`, the preload helpers. `tests/header` tests the headers.
 
 mod abi;
 mod linking;

@@ -1,7 +1,7 @@
-//! The preload helpers: every function that they wrap leaves the events that it must, and every
-//! program runs as it would without them.
+//! The preload helpers: every wrapped function leaves its events, and every program runs as it
+//! would without them.
 //!
-//! The programs in `tests/preload/` say themselves what their calls must leave in the trace.
+//! The programs in `tests/preload/` print the events that their calls must leave in the trace.
 //!
 //! Longer than 600 lines: the tests share the helpers and the programs that call them.
 
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use trackway_tests::{Recording, World, build_dir, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, Recording, build_dir, has, skipped, source_dir, text};
 
 const HELPERS: [&str; 5] = ["libc", "pthread", "dl", "fd", "fork"];
 
@@ -18,8 +18,8 @@ fn library(helper: &str) -> PathBuf {
     build_dir().join(format!("libtrackway-{helper}.so"))
 }
 
-/// The events of a trace as `PROVIDER:NAME FIELDS`, in the order of time.
-fn events(world: &World, recording: &Recording) -> Vec<String> {
+/// Returns the events of a trace as `PROVIDER:NAME FIELDS`, in the order of time.
+fn events(fixture: &Fixture, recording: &Recording) -> Vec<String> {
     let event = |line: &str| {
         let (_, rest) = line.split_once(") ").expect("a time");
         let (_, rest) = rest.split_once(' ').expect("a host");
@@ -27,12 +27,13 @@ fn events(world: &World, recording: &Recording) -> Vec<String> {
         let (_, fields) = rest.split_once("}, {").expect("a context");
         format!("{name} {}", fields.strip_suffix('}').expect("an end").trim())
     };
-    world.print(&recording.trace).lines().map(event).collect()
+    fixture.print(&recording.trace).lines().map(event).collect()
 }
 
-/// Records a program that says what it expects with a helper; what it expects, and what there is.
+/// Records a program that prints its expected events with a helper; returns the expected and the
+/// recorded ones.
 fn record(
-    world: &World,
+    fixture: &Fixture,
     helper: &str,
     program: &Path,
     arguments: &[&str],
@@ -40,14 +41,14 @@ fn record(
     let mut command = vec![program.to_str().expect("a name")];
     command.extend(arguments);
     let options = ["--context", "none", "--preload", helper];
-    let recording = world.record(&options, &command);
+    let recording = fixture.record(&options, &command);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
     let expected = text(&recording.output.stdout).lines().map(str::to_owned).collect();
-    (expected, events(world, &recording))
+    (expected, events(fixture, &recording))
 }
 
-/// Compares line by line, so that a failure says where.
+/// Compares line by line, so that a failure shows the position.
 fn assert_same(expected: &[String], found: &[String]) {
     assert!(!expected.is_empty(), "the program expects nothing");
     for (number, (expected, found)) in expected.iter().zip(found).enumerate() {
@@ -56,7 +57,7 @@ fn assert_same(expected: &[String], found: &[String]) {
     assert_eq!(expected.len(), found.len(), "{:?}", found.get(expected.len()));
 }
 
-/// How often there is each name, as `NAME COUNT`.
+/// Returns the number of occurrences of each name, as `NAME COUNT`.
 fn counts(events: &[String]) -> Vec<String> {
     let mut counts = BTreeMap::new();
     for event in events {
@@ -67,66 +68,67 @@ fn counts(events: &[String]) -> Vec<String> {
 
 #[test]
 fn every_pthread_function_leaves_its_events() {
-    let world = World::new("preload-pthread");
-    let program = world.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&world, "pthread", &program, &["each"]);
+    let fixture = Fixture::new("preload-pthread");
+    let program = fixture.compile_file("preload/pthread.c", false, &[]);
+    let (expected, found) = record(&fixture, "pthread", &program, &["each"]);
     assert_same(&expected, &found);
     assert!(expected.len() >= 50, "{} events", expected.len());
 }
 
 #[test]
 fn threads_that_are_cancelled_while_they_wait_hold_their_mutex_and_are_recorded_on() {
-    let world = World::new("preload-cancel");
-    let program = world.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&world, "pthread", &program, &["cancel"]);
+    let fixture = Fixture::new("preload-cancel");
+    let program = fixture.compile_file("preload/pthread.c", false, &[]);
+    let (expected, found) = record(&fixture, "pthread", &program, &["cancel"]);
     assert_same(&expected, &found);
 }
 
 #[test]
 fn signal_handlers_that_post_or_jump_out_of_a_wait_are_recorded() {
-    let world = World::new("preload-signals");
-    let program = world.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&world, "pthread", &program, &["signals"]);
+    let fixture = Fixture::new("preload-signals");
+    let program = fixture.compile_file("preload/pthread.c", false, &[]);
+    let (expected, found) = record(&fixture, "pthread", &program, &["signals"]);
     assert_same(&expected, &found);
 }
 
-/// A handler that interrupts a lock is not in it, and nobody is in a lock that was left by a jump.
+/// A handler that interrupts a lock function is not inside it, and a jump out of a lock function
+/// leaves it.
 #[test]
 fn signal_handlers_that_post_or_jump_out_of_a_lock_are_recorded() {
-    let world = World::new("preload-jumps");
-    let program = world.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&world, "pthread", &program, &["jumps"]);
+    let fixture = Fixture::new("preload-jumps");
+    let program = fixture.compile_file("preload/pthread.c", false, &[]);
+    let (expected, found) = record(&fixture, "pthread", &program, &["jumps"]);
     assert_same(&expected, &found);
     assert!(expected.len() >= 60, "{} events", expected.len());
 }
 
-/// However long it takes the function behind to come back.
+/// The order holds however long the wrapped function takes to return.
 #[test]
-fn what_is_given_away_is_recorded_before_somebody_has_it() {
-    let world = World::new("preload-handover");
+fn releases_are_recorded_before_the_next_acquisition() {
+    let fixture = Fixture::new("preload-handover");
     let source = source_dir().join("tests/preload/handover.c");
-    let library = world.path("slow.so");
-    let mut cc = world.command("cc");
+    let library = fixture.path("slow.so");
+    let mut cc = fixture.command("cc");
     cc.args(["-O2", "-shared", "-fPIC", "-DLIBRARY", "-o"]).arg(&library).arg(source);
     let output = cc.output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let program = world.compile_file("preload/handover.c", false, &["-rdynamic"]);
-    let trace = world.path("trace");
-    let mut recorder = world.trackway(&["record", "--context", "none", "--preload", "pthread"]);
+    let program = fixture.compile_file("preload/handover.c", false, &["-rdynamic"]);
+    let trace = fixture.path("trace");
+    let mut recorder = fixture.trackway(&["record", "--context", "none", "--preload", "pthread"]);
     recorder.arg("-o").arg(&trace).arg("--").arg(&program).env("LD_PRELOAD", &library);
     let recording = Recording::new(trace, recorder.output().expect("trackway runs"));
     assert!(recording.output.status.success(), "{}", recording.messages());
     let expected: Vec<String> = text(&recording.output.stdout).lines().map(str::to_owned).collect();
-    assert_same(&expected, &events(&world, &recording));
+    assert_same(&expected, &events(&fixture, &recording));
     assert!(expected.len() >= 20, "{} events", expected.len());
 }
 
-/// Locks are given back in the trace before somebody else has them.
+/// In the trace, a lock's release precedes its next acquisition.
 #[test]
 fn no_lock_has_two_holders_in_the_trace() {
-    let world = World::new("preload-order");
-    let program = world.compile_file("preload/pthread.c", false, &[]);
-    let (_, found) = record(&world, "pthread", &program, &["contend", "10000"]);
+    let fixture = Fixture::new("preload-order");
+    let program = fixture.compile_file("preload/pthread.c", false, &[]);
+    let (_, found) = record(&fixture, "pthread", &program, &["contend", "10000"]);
     for (lock, unlock) in [
         ("lttng_ust_pthread:pthread_mutex_lock_acq ", "lttng_ust_pthread:pthread_mutex_unlock "),
         ("trackway_pthread:rwlock_wrlock_acq ", "trackway_pthread:rwlock_unlock "),
@@ -152,25 +154,25 @@ fn no_lock_has_two_holders_in_the_trace() {
 
 #[test]
 fn events_of_many_threads_add_up() {
-    let world = World::new("preload-threads");
-    let program = world.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&world, "pthread", &program, &["threads", "300"]);
+    let fixture = Fixture::new("preload-threads");
+    let program = fixture.compile_file("preload/pthread.c", false, &[]);
+    let (expected, found) = record(&fixture, "pthread", &program, &["threads", "300"]);
     assert_eq!(expected, counts(&found));
 }
 
 #[test]
 fn every_function_that_makes_descriptors_leaves_its_events() {
-    let world = World::new("preload-fd");
-    let program = world.compile_file("preload/fd.c", false, &[]);
-    let (expected, found) = record(&world, "fd", &program, &[]);
+    let fixture = Fixture::new("preload-fd");
+    let program = fixture.compile_file("preload/fd.c", false, &[]);
+    let (expected, found) = record(&fixture, "fd", &program, &[]);
     assert_same(&expected, &found);
 }
 
 #[test]
 fn every_function_that_makes_processes_leaves_its_events() {
-    let world = World::new("preload-fork");
-    let program = world.compile_file("preload/fork.c", false, &[]);
-    let (mut expected, mut found) = record(&world, "fork", &program, &[]);
+    let fixture = Fixture::new("preload-fork");
+    let program = fixture.compile_file("preload/fork.c", false, &[]);
+    let (mut expected, mut found) = record(&fixture, "fork", &program, &[]);
     // Of several processes: each has its order, all together have none.
     expected.sort();
     found.sort();
@@ -179,28 +181,28 @@ fn every_function_that_makes_processes_leaves_its_events() {
 
 #[test]
 fn every_allocation_function_leaves_its_events() {
-    let world = World::new("preload-libc");
-    let program = world.compile_file("preload/allocations.c", false, &[]);
-    let (expected, found) = record(&world, "libc", &program, &[]);
+    let fixture = Fixture::new("preload-libc");
+    let program = fixture.compile_file("preload/allocations.c", false, &[]);
+    let (expected, found) = record(&fixture, "libc", &program, &[]);
     let begin = found.iter().position(|event| event.contains("size = 424242,"));
     let found = &found[begin.expect("the program's first")..];
     assert_same(&expected, &found[..expected.len().min(found.len())]);
 }
 
-/// The pool that serves while the C library's allocator is not known yet.
+/// The pool that serves until the C library's allocator is looked up.
 #[test]
 fn threads_share_the_libc_helpers_pool() {
-    let world = World::new("preload-pool");
-    let program = world.compile_file("preload/pool.c", false, &[]);
-    let output = world.command(program).arg("20000").output().unwrap();
+    let fixture = Fixture::new("preload-pool");
+    let program = fixture.compile_file("preload/pool.c", false, &[]);
+    let output = fixture.command(program).arg("20000").output().unwrap();
     assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
 }
 
-/// Makes libplugin.so, which needs libneeded.so, as `tests/preload/dl.c` says. The CRC of its
-/// debug link.
-fn make_plugin(world: &World, folder: &Path) -> String {
+/// Makes libplugin.so, which needs libneeded.so, as `tests/preload/dl.c` describes. Returns the CRC
+/// of its debug link.
+fn make_plugin(fixture: &Fixture, folder: &Path) -> String {
     let run = |program: &str, arguments: &[&str]| {
-        let output = world.command(program).current_dir(folder).args(arguments).output().unwrap();
+        let output = fixture.command(program).current_dir(folder).args(arguments).output().unwrap();
         assert!(output.status.success(), "{program}: {}", text(&output.stderr));
         text(&output.stdout)
     };
@@ -236,14 +238,14 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     if !has("objcopy") {
         return skipped("objcopy is not installed");
     }
-    let world = World::new("preload-dl");
-    let folder = world.path("plugins");
-    let crc = make_plugin(&world, &folder);
+    let fixture = Fixture::new("preload-dl");
+    let folder = fixture.path("plugins");
+    let crc = make_plugin(&fixture, &folder);
     let rpath = format!("-Wl,-rpath,{}", folder.display());
-    let program = world.compile_file("preload/dl.c", false, &["-ldl", &rpath]);
-    let (said, found) = record(&world, "dl", &program, &[folder.to_str().unwrap()]);
+    let program = fixture.compile_file("preload/dl.c", false, &["-ldl", &rpath]);
+    let (said, found) = record(&fixture, "dl", &program, &[folder.to_str().unwrap()]);
 
-    // The state dump: what was there at the start, in the loader's order.
+    // The state dump: the objects at the start, in the loader's order.
     let at = said.iter().position(|line| line.starts_with("lttng_ust_dl:dlopen")).unwrap();
     let objects: Vec<&str> =
         said[..at].iter().filter_map(|line| line.split_once(' ')).map(|it| it.1).collect();
@@ -261,7 +263,7 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     let libc = infos.iter().find(|info| info.contains("/libc.so.6\"")).expect("a canonical path");
     assert!(libc.contains("is_pic = 1, has_build_id = 1"), "{libc}");
 
-    // Then calls, in order, until there is a child, which tells all of it again.
+    // Then calls, in order, until there is a child, which repeats all of it.
     let child = said.iter().position(|line| line == "child").unwrap();
     let memsz = |line: &str| -> String {
         let (_, rest) = line.split_once("memsz = ").unwrap();
@@ -289,17 +291,17 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     }
 }
 
-/// exit() waits for nobody in the loader: nor must the helper.
+/// exit() does not wait for threads in the loader, and the helper must not either.
 #[test]
 fn programs_end_with_the_dl_helper_whoever_is_in_the_loader() {
-    let world = World::new("preload-exit");
-    let program = world.compile_file("preload/exit.c", false, &["-ldl"]);
+    let fixture = Fixture::new("preload-exit");
+    let program = fixture.compile_file("preload/exit.c", false, &["-ldl"]);
     let program = program.to_str().unwrap();
     for (case, status) in [("child", 0), ("threads", 5)] {
         for command in [&[program, case][..], &[program, case, "jumped"]] {
-            let alone = world.command(command[0]).args(&command[1..]).output().unwrap();
+            let alone = fixture.command(command[0]).args(&command[1..]).output().unwrap();
             assert_eq!(alone.status.code(), Some(status), "{command:?}: {:?}", alone.status);
-            let recording = world.record(&["--preload", "dl"], command);
+            let recording = fixture.record(&["--preload", "dl"], command);
             same(&alone, &recording.output, &command.join(" "));
         }
     }
@@ -308,10 +310,10 @@ fn programs_end_with_the_dl_helper_whoever_is_in_the_loader() {
 /// The loader looks where the DT_RPATHs say of all objects that needed the one that calls `dlopen`.
 #[test]
 fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
-    let world = World::new("preload-rpath");
+    let fixture = Fixture::new("preload-rpath");
     let source = source_dir().join("tests/preload/rpath.c");
     let source = source.to_str().unwrap();
-    let folder = world.path("inherited");
+    let folder = fixture.path("inherited");
     fs::create_dir(&folder).unwrap();
     let rpath = format!("-Wl,--disable-new-dtags,-rpath,{}", folder.display());
     let shared = ["-shared", "-fPIC"];
@@ -322,24 +324,24 @@ fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
             .concat(),
         &["-o", "rpath", "./holder.so", "-Wl,-rpath-link,inherited"],
     ] {
-        let output = world.command("cc").arg(source).args(arguments).output().unwrap();
+        let output = fixture.command("cc").arg(source).args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
-    let alone = world.command("./rpath").arg("libanswer.so").output().unwrap();
+    let alone = fixture.command("./rpath").arg("libanswer.so").output().unwrap();
     assert!(alone.status.success(), "{}", text(&alone.stderr));
     let options = ["--context", "none", "--preload", "dl"];
-    let recording = world.record(&options, &["./rpath", "libanswer.so"]);
+    let recording = fixture.record(&options, &["./rpath", "libanswer.so"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let found = events(&world, &recording);
+    let found = events(&fixture, &recording);
     let mut loads = found.iter().filter(|event| event.starts_with("lttng_ust_lib:load "));
     let path = format!("path = \"{}\"", folder.join("libanswer.so").display());
     assert!(loads.any(|event| event.contains(&path)), "{found:#?}");
 }
 
-/// What is not to be found in the system's folders is not found there with the helper.
+/// An object that is not in the system's folders is not found with the helper either.
 #[test]
 fn objects_without_default_folders_keep_to_that_with_the_dl_helper() {
-    let world = World::new("preload-nodefaultlib");
+    let fixture = Fixture::new("preload-nodefaultlib");
     let source = source_dir().join("tests/preload/rpath.c");
     let source = source.to_str().unwrap();
     for arguments in [
@@ -347,13 +349,13 @@ fn objects_without_default_folders_keep_to_that_with_the_dl_helper() {
         &["-shared", "-fPIC", "-DHOLDER", "-o", "holder.so", "./opener.so"],
         &["-o", "rpath", "./holder.so", "./opener.so"],
     ] {
-        let output = world.command("cc").arg(source).args(arguments).output().unwrap();
+        let output = fixture.command("cc").arg(source).args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
     let refused = "libresolv.so.2: cannot open shared object file";
-    let alone = world.command("./rpath").arg("libresolv.so.2").output().unwrap();
+    let alone = fixture.command("./rpath").arg("libresolv.so.2").output().unwrap();
     assert!(text(&alone.stderr).contains(refused), "{}", text(&alone.stderr));
-    let recording = world.record(&["--preload", "dl"], &["./rpath", "libresolv.so.2"]);
+    let recording = fixture.record(&["--preload", "dl"], &["./rpath", "libresolv.so.2"]);
     assert_eq!(recording.output.status.code(), Some(1), "{}", recording.messages());
     assert!(recording.messages().contains(refused), "{}", recording.messages());
 }
@@ -363,15 +365,15 @@ fn babeltrace_takes_in_what_the_dl_helper_says() {
     if !has("babeltrace2") {
         return skipped("babeltrace2 is not installed");
     }
-    let world = World::new("preload-debug-info");
+    let fixture = Fixture::new("preload-debug-info");
     let source = "#include <trackway/trackway.h>\nTRACKWAY_EVENT(a, b, TRACKWAY_INFO);\n\
                   int main(void) { trackway(a, b); return 0; }\n";
-    let program = world.compile("app", source, false, &["-g"]);
+    let program = fixture.compile("app", source, false, &["-g"]);
     let options = ["--context", "vpid", "--preload", "dl"];
-    let recording = world.record(&options, &[program.to_str().unwrap()]);
+    let recording = fixture.record(&options, &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    // Without an `ip` context there is nothing for it to look up; it must take in all the rest.
-    let mut babeltrace = world.command("babeltrace2");
+    // Without an `ip` context the analysis has nothing to look up; it must read the rest.
+    let mut babeltrace = fixture.command("babeltrace2");
     let output = babeltrace.arg("--debug-info").arg(&recording.trace).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("lttng_ust_statedump:bin_info"));
@@ -411,7 +413,7 @@ fn helpers_export_what_they_wrap_and_nothing_else() {
     assert!(seen.len() > 100, "{} functions", seen.len());
 }
 
-/// What the guide says that the helpers leave out, they do.
+/// The guide lists the functions that the helpers leave out.
 #[test]
 fn the_guide_lists_functions_that_are_not_wrapped() {
     if !has("readelf") {
@@ -470,7 +472,7 @@ fn vfork_begins_with_a_landing_pad_and_has_unwind_information() {
 
 #[test]
 fn every_helper_compiles_without_a_warning() {
-    let world = World::new("preload-compile");
+    let fixture = Fixture::new("preload-compile");
     let strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-fPIC"];
     for compiler in ["gcc", "clang"] {
         if !has(compiler) {
@@ -478,7 +480,7 @@ fn every_helper_compiles_without_a_warning() {
             continue;
         }
         for helper in HELPERS {
-            let mut command = world.command(compiler);
+            let mut command = fixture.command(compiler);
             command.args(strict).args(["-O2", "-fsyntax-only", "-I"]);
             command.arg(source_dir().join("include"));
             command.arg(source_dir().join(format!("preload/{helper}.c")));
@@ -492,7 +494,7 @@ fn every_helper_compiles_without_a_warning() {
 /// no functions of the C library, no errno yet.
 #[test]
 fn calls_before_relocation_work() {
-    let world = World::new("preload-early");
+    let fixture = Fixture::new("preload-early");
     let source = source_dir().join("tests/preload/early.c");
     let source = source.to_str().unwrap();
     for arguments in [
@@ -500,13 +502,13 @@ fn calls_before_relocation_work() {
         &["-shared", "-fPIC", "-DUSER", "-o", "libuser.so", "-L.", "-learly"],
         &["-o", "early", "-L.", "-luser", "-Wl,-rpath-link,."],
     ] {
-        let mut cc = world.command("cc");
+        let mut cc = fixture.command("cc");
         cc.args(["-O2", "-Wl,-z,now", "-Wl,--no-as-needed", source]).args(arguments);
         let output = cc.output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
     let run = |preload: &str, program: &[&str]| {
-        let mut command = world.command(program[0]);
+        let mut command = fixture.command(program[0]);
         command.args(&program[1..]).env("LD_LIBRARY_PATH", ".").env("LD_PRELOAD", preload);
         command.output().unwrap()
     };
@@ -515,7 +517,7 @@ fn calls_before_relocation_work() {
         let output = run(library(helper).to_str().unwrap(), &["./early"]);
         assert!(output.status.success(), "{helper}: {:?}", output.status);
     }
-    let recording = world.record(&["--preload", "all"], &["env", "LD_LIBRARY_PATH=.", "./early"]);
+    let recording = fixture.record(&["--preload", "all"], &["env", "LD_LIBRARY_PATH=.", "./early"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
 }
 
@@ -528,13 +530,13 @@ const MIXED: [&str; 3] = [
     "trackway_fork:fork 5",
 ];
 
-/// Checks what was recorded of it; `allocations` are what an allocator of its own would show.
-fn check_mixed(world: &World, recording: &Recording, allocations: bool, what: &str) {
+/// Checks the recording; with `allocations`, it must also have the calls of realloc(3).
+fn check_mixed(fixture: &Fixture, recording: &Recording, allocations: bool, what: &str) {
     let messages = recording.messages();
     assert!(recording.output.status.success(), "{what}: {messages}");
     assert!(text(&recording.output.stdout).contains("done"), "{what}: {messages}");
     assert_eq!(recording.summary.lost, 0, "{what}: {messages}");
-    let found = events(world, recording);
+    let found = events(fixture, recording);
     let numbers = counts(&found);
     for expected in MIXED {
         assert!(numbers.iter().any(|count| count == expected), "{what}: {expected}: {numbers:#?}");
@@ -551,9 +553,9 @@ fn check_mixed(world: &World, recording: &Recording, allocations: bool, what: &s
     }
 }
 
-fn record_mixed(world: &World, command: &[&str], preload: Option<&Path>) -> Recording {
-    let trace = world.path("trace");
-    let mut recorder = world.trackway(&["record", "--context", "none", "--preload", "all"]);
+fn record_mixed(fixture: &Fixture, command: &[&str], preload: Option<&Path>) -> Recording {
+    let trace = fixture.path("trace");
+    let mut recorder = fixture.trackway(&["record", "--context", "none", "--preload", "all"]);
     recorder.args(["--buffer-size", "16M", "-o"]).arg(&trace).arg("--").args(command);
     if let Some(library) = preload {
         recorder.env("LD_PRELOAD", library);
@@ -563,10 +565,10 @@ fn record_mixed(world: &World, command: &[&str], preload: Option<&Path>) -> Reco
 
 #[test]
 fn helpers_work_with_other_allocators() {
-    let world = World::new("preload-allocators");
-    let program = world.compile_file("preload/mixed.c", false, &[]);
+    let fixture = Fixture::new("preload-allocators");
+    let program = fixture.compile_file("preload/mixed.c", false, &[]);
     let program = program.to_str().unwrap();
-    check_mixed(&world, &record_mixed(&world, &[program], None), true, "the C library");
+    check_mixed(&fixture, &record_mixed(&fixture, &[program], None), true, "the C library");
     for name in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
         let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
         let found = folders.iter().map(|folder| Path::new(folder).join(name));
@@ -574,30 +576,30 @@ fn helpers_work_with_other_allocators() {
             skipped(format!("{name} is not installed"));
             continue;
         };
-        check_mixed(&world, &record_mixed(&world, &[program], Some(&path)), true, name);
+        check_mixed(&fixture, &record_mixed(&fixture, &[program], Some(&path)), true, name);
     }
 }
 
 #[test]
 fn helpers_work_in_sanitized_programs() {
-    let world = World::new("preload-sanitizers");
+    let fixture = Fixture::new("preload-sanitizers");
     for kind in ["address", "thread", "undefined"] {
         let flag = format!("-fsanitize={kind}");
-        let probe = world.path("probe.c");
+        let probe = fixture.path("probe.c");
         fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
-        let mut cc = world.command("cc");
+        let mut cc = fixture.command("cc");
         let output = cc.args([&flag, "probe.c", "-o", "probe"]).output().unwrap();
-        if !output.status.success() || !world.command("./probe").status().unwrap().success() {
+        if !output.status.success() || !fixture.command("./probe").status().unwrap().success() {
             skipped(format!("cc has no {flag} that works here"));
             continue;
         }
-        let program = world.compile_file("preload/mixed.c", false, &[&flag, "-g"]);
-        let alone = world.command(&program).output().unwrap();
+        let program = fixture.compile_file("preload/mixed.c", false, &[&flag, "-g"]);
+        let alone = fixture.command(&program).output().unwrap();
         assert!(alone.status.success(), "{flag}: {}", text(&alone.stderr));
-        // Sanitizers have allocators of their own, in front of ours.
+        // Sanitizers have allocators of their own, before the helper's.
         let allocations = kind == "undefined";
-        let recording = record_mixed(&world, &[program.to_str().unwrap()], None);
-        check_mixed(&world, &recording, allocations, &flag);
+        let recording = record_mixed(&fixture, &[program.to_str().unwrap()], None);
+        check_mixed(&fixture, &recording, allocations, &flag);
         assert!(!recording.messages().contains("Sanitizer"), "{}", recording.messages());
     }
 }
@@ -607,20 +609,20 @@ fn helpers_work_under_valgrind() {
     if !has("valgrind") {
         return skipped("valgrind is not installed");
     }
-    let world = World::new("preload-valgrind");
-    let program = world.compile_file("preload/mixed.c", false, &[]);
+    let fixture = Fixture::new("preload-valgrind");
+    let program = fixture.compile_file("preload/mixed.c", false, &[]);
     let program = program.to_str().unwrap();
     let command = ["valgrind", "-q", "--error-exitcode=77", program];
-    // It replaces the allocator in the program's memory: ours is not called.
-    check_mixed(&world, &record_mixed(&world, &command, None), false, "valgrind");
+    // It replaces the allocator in the program's memory: the helper's is not called.
+    check_mixed(&fixture, &record_mixed(&fixture, &command, None), false, "valgrind");
 }
 
 #[test]
 fn helpers_work_without_restartable_sequences() {
-    let world = World::new("preload-rseq");
-    let program = world.compile_file("preload/mixed.c", false, &[]);
+    let fixture = Fixture::new("preload-rseq");
+    let program = fixture.compile_file("preload/mixed.c", false, &[]);
     let command = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0", program.to_str().unwrap()];
-    check_mixed(&world, &record_mixed(&world, &command, None), true, "rseq=0");
+    check_mixed(&fixture, &record_mixed(&fixture, &command, None), true, "rseq=0");
 }
 
 // --- Programs as they are ------------------------------------------------------------------------
@@ -632,8 +634,8 @@ fn same(alone: &Output, recorded: &Output, what: &str) {
 
 #[test]
 fn real_programs_run_under_all_helpers_as_without() {
-    let world = World::new("preload-programs");
-    fs::write(world.path("input"), vec![b'x'; 3 << 20]).unwrap();
+    let fixture = Fixture::new("preload-programs");
+    fs::write(fixture.path("input"), vec![b'x'; 3 << 20]).unwrap();
     let threads = "import threading, subprocess, ctypes, sqlite3\n\
                    ts = [threading.Thread(target=lambda: sum(range(1000))) for _ in range(20)]\n\
                    [t.start() for t in ts]; [t.join() for t in ts]\n\
@@ -656,19 +658,19 @@ fn real_programs_run_under_all_helpers_as_without() {
             skipped(format!("{program} is not installed"));
             continue;
         }
-        let alone = world.command(command[0]).args(&command[1..]).output().unwrap();
+        let alone = fixture.command(command[0]).args(&command[1..]).output().unwrap();
         let options = ["--preload", "all", "--buffer-size", "32M"];
-        let recording = world.record(&options, command);
+        let recording = fixture.record(&options, command);
         same(&alone, &recording.output, &what);
         assert!(recording.summary.recorded > 100, "{what}: {}", recording.messages());
         assert_eq!(recording.summary.lost, 0, "{what}: {}", recording.messages());
-        // Loaded, but nobody records.
+        // Loaded, without a recording.
         let libraries: Vec<PathBuf> = HELPERS.iter().map(|helper| library(helper)).collect();
         let names: Vec<&str> = libraries.iter().filter_map(|path| path.to_str()).collect();
         let agent = build_dir().join("libtrackway.so");
         let preload = format!("{}:{}", names.join(":"), agent.display());
         for preload in [names.join(":"), preload] {
-            let mut command_idle = world.command(command[0]);
+            let mut command_idle = fixture.command(command[0]);
             command_idle.args(&command[1..]).env("LD_PRELOAD", preload);
             same(&alone, &command_idle.output().unwrap(), &what);
         }

@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
 /// A way of building.
 #[derive(Debug, Clone, Copy)]
 struct Profile {
     name: &'static str,
-    /// What makes it, for cargo; it has a folder of its own.
+    /// Options for cargo that make the program, which has a target folder of its own.
     options: &'static [&'static str],
 }
 
@@ -28,7 +28,7 @@ const THIN: Profile = Profile {
         "--profile=thin",
     ],
 };
-/// Without link-time optimisation; the linker drops what nothing refers to.
+/// Without link-time optimisation; the linker drops unreferenced sections.
 const PIECES: Profile = Profile {
     name: "pieces",
     options: &[
@@ -40,12 +40,12 @@ const PIECES: Profile = Profile {
     ],
 };
 
-/// The example `name`, built so, or `None` (said so) without cargo.
+/// Returns the example `name`, built so, or `None`, after printing the reason, without cargo.
 fn example(name: &str, profile: Profile) -> Option<PathBuf> {
     example_with(name, profile, &[])
 }
 
-/// The same with flags for the compiler.
+/// Does the same with flags for the compiler.
 fn example_with(name: &str, profile: Profile, flags: &[&str]) -> Option<PathBuf> {
     if !has("cargo") {
         skipped("cargo is not installed");
@@ -66,21 +66,21 @@ fn example_with(name: &str, profile: Profile, flags: &[&str]) -> Option<PathBuf>
 }
 
 /// Records a program that must succeed; its events as "name: { fields }", without contexts.
-fn record<S: AsRef<OsStr>>(world: &World, command: &[S]) -> Vec<String> {
-    record_with(world, &[], command)
+fn record<S: AsRef<OsStr>>(fixture: &Fixture, command: &[S]) -> Vec<String> {
+    record_with(fixture, &[], command)
 }
 
-fn record_with<S: AsRef<OsStr>>(world: &World, options: &[&str], command: &[S]) -> Vec<String> {
-    let trace = world.path("trace");
+fn record_with<S: AsRef<OsStr>>(fixture: &Fixture, options: &[&str], command: &[S]) -> Vec<String> {
+    let trace = fixture.path("trace");
     let _ = fs::remove_dir_all(&trace);
     let mut all = vec!["--context", "none"];
     all.extend(options);
-    let recording = world.record(&all, command);
+    let recording = fixture.record(&all, command);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
     // Not all of it is UTF-8: `values` records some bytes that are not.
     let output =
-        world.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().expect("it runs");
+        fixture.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     let event = |line: &str| {
@@ -93,7 +93,7 @@ fn record_with<S: AsRef<OsStr>>(world: &World, options: &[&str], command: &[S]) 
     text.lines().map(event).collect()
 }
 
-/// What the example `values` says, where `ä…` stands for a long text and `7…` for many numbers.
+/// Output of the example `values`, where `ä…` stands for a long string and `7…` for many numbers.
 const VALUES: &str = "\
 values:integers: { a = -1, b = -2, c = -3, d = -9223372036854775808, e = 255, f = 65535, \
 g = 4294967295, h = 18446744073709551615, i = -5, j = 6 }
@@ -123,9 +123,9 @@ values:names: { event = 1, values = 2, u8 = 1, record = 3 }
 ";
 
 fn values_are_recorded(profile: Profile) {
-    let world = World::new(&format!("rust-values-{}", profile.name));
+    let fixture = Fixture::new(&format!("rust-values-{}", profile.name));
     let Some(program) = example("values", profile) else { return };
-    let mut events = record(&world, &[&program]);
+    let mut events = record(&fixture, &[&program]);
     let cut = events.iter().position(|event| event.starts_with("values:cut")).expect("it is there");
     let cut = events.remove(cut);
     let expected: Vec<&str> = VALUES.lines().collect();
@@ -140,11 +140,11 @@ fn values_are_recorded(profile: Profile) {
 /// description stays, and is refused.
 #[test]
 fn an_enumeration_that_never_has_a_value_links_and_stays_off() {
-    let world = World::new("rust-never");
+    let fixture = Fixture::new("rust-never");
     for profile in [DEBUG, RELEASE, THIN, PIECES] {
         let Some(program) = example("never", profile) else { return };
         let expected = ["never:before: { number = 1 }", "never:after: { number = 2 }"];
-        assert_eq!(record(&world, &[&program]), expected, "{profile:?}");
+        assert_eq!(record(&fixture, &[&program]), expected, "{profile:?}");
     }
 }
 
@@ -171,20 +171,20 @@ fn values_keep_their_types_when_the_linker_drops_what_is_unused() {
 /// Without a recorder, without the library: nothing happens, not even a window.
 #[test]
 fn programs_run_where_nothing_is_installed() {
-    let world = World::new("rust-alone");
+    let fixture = Fixture::new("rust-alone");
     for name in ["hello", "values", "tracing", "log"] {
         let Some(program) = example(name, DEBUG) else { return };
-        let output = world.command(&program).output().expect("it runs");
+        let output = fixture.command(&program).output().expect("it runs");
         assert!(output.status.success(), "{name}");
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{name}");
-        let left = fs::read_dir(world.window_dir()).expect("the window's folder").count();
+        let left = fs::read_dir(fixture.window_dir()).expect("the window's folder").count();
         assert_eq!(left, 0, "{name}");
     }
 }
 
 #[test]
 fn static_programs_run_with_everything_off_and_carry_the_note() {
-    let world = World::new("rust-static");
+    let fixture = Fixture::new("rust-static");
     let profile = Profile {
         name: "static",
         options: &["--config=profile.static.inherits='dev'", "--profile=static"],
@@ -192,7 +192,7 @@ fn static_programs_run_with_everything_off_and_carry_the_note() {
     let Some(program) = example_with("values", profile, &["-Ctarget-feature=+crt-static"]) else {
         return;
     };
-    assert!(world.command(&program).status().expect("it runs").success());
+    assert!(fixture.command(&program).status().expect("it runs").success());
     if !has("readelf") {
         return skipped("readelf is not installed");
     }
@@ -207,7 +207,7 @@ fn static_programs_run_with_everything_off_and_carry_the_note() {
 /// Linked with the library, a program is traceable without `record` starting it.
 #[test]
 fn a_program_can_be_linked_with_the_library() {
-    let world = World::new("rust-linked");
+    let fixture = Fixture::new("rust-linked");
     let profile = Profile {
         name: "linked",
         options: &["--config=profile.linked.inherits='dev'", "--profile=linked"],
@@ -220,18 +220,18 @@ fn a_program_can_be_linked_with_the_library() {
     );
     let Some(program) = example_with("hello", profile, &[&arguments]) else { return };
     let clear = [Path::new("env"), Path::new("-u"), Path::new("LD_PRELOAD"), &program];
-    assert_eq!(record(&world, &clear).len(), 4);
+    assert_eq!(record(&fixture, &clear).len(), 4);
 }
 
 #[test]
 fn libraries_that_are_loaded_later_announce_their_events() {
-    let world = World::new("rust-plugin");
+    let fixture = Fixture::new("rust-plugin");
     for profile in [DEBUG, RELEASE] {
         let (Some(host), Some(plugin)) = (example("host", profile), example("plugin", profile))
         else {
             return;
         };
-        let events = record(&world, &[&host, &plugin]);
+        let events = record(&fixture, &[&host, &plugin]);
         let expected: Vec<String> = (0..3)
             .flat_map(|number| ["host:loading", "plugin:run"].map(|name| (name, number)))
             .map(|(name, number)| format!("{name}: {{ number = {number} }}"))
@@ -243,7 +243,7 @@ fn libraries_that_are_loaded_later_announce_their_events() {
 /// C and Rust in one module: both kinds of events are found, by one note.
 #[test]
 fn modules_of_c_and_rust_have_one_note() {
-    let world = World::new("rust-mixed");
+    let fixture = Fixture::new("rust-mixed");
     for profile in [DEBUG, RELEASE] {
         let Some(library) = example("mixed", profile) else { return };
         let library = library.with_file_name("libmixed.a");
@@ -256,8 +256,8 @@ fn modules_of_c_and_rust_have_one_note() {
                     return 0; }\n";
         let library = library.to_str().expect("a path that is text");
         let flags = [library, "-ldl", "-lm", "-Wl,--gc-sections"];
-        let program = world.compile(&format!("mixed-{}", profile.name), text, false, &flags);
-        let events = record(&world, &[&program]);
+        let program = fixture.compile(&format!("mixed-{}", profile.name), text, false, &flags);
+        let events = record(&fixture, &[&program]);
         let expected = [
             "mixed:both: { from = \"C\", number = 1 }",
             "mixed:c: { }",
@@ -324,7 +324,8 @@ tracing:other_end: { span_id = #7 }
 tracing:request_end: { span_id = #5 }
 ";
 
-/// Events without a name have that of their place in the source, which is of no matter here.
+/// Removes the lines of events that are named after their place in the source, which does not
+/// matter here.
 fn without_lines(events: &[String]) -> Vec<String> {
     let place = "tracing:crates/rust/examples/tracing.rs:";
     let named = |event: &String| match event.strip_prefix(place) {
@@ -340,17 +341,17 @@ fn without_lines(events: &[String]) -> Vec<String> {
 
 #[test]
 fn a_program_that_speaks_through_tracing_is_traced_by_one_line() {
-    let world = World::new("rust-tracing");
+    let fixture = Fixture::new("rust-tracing");
     for profile in [DEBUG, RELEASE] {
         let Some(program) = example("tracing", profile) else { return };
-        let events = without_lines(&with_small_ids(&record(&world, &[&program])));
+        let events = without_lines(&with_small_ids(&record(&fixture, &[&program])));
         assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
     }
-    // Only some: the others' callsites are off, and so are the spans around.
+    // Only some events: the callsites of the others are off, and so are the enclosing spans.
     let Some(program) = example("tracing", DEBUG) else { return };
-    let events = record_with(&world, &["--on", "tracing:varies"], &[&program]);
+    let events = record_with(&fixture, &["--on", "tracing:varies"], &[&program]);
     assert_eq!(events, SPANS_VARIES.lines().collect::<Vec<_>>());
-    let events = record_with(&world, &["--on", "tracing:handle_end"], &[&program]);
+    let events = record_with(&fixture, &["--on", "tracing:handle_end"], &[&program]);
     assert_eq!(events.len(), 2, "{events:?}");
 }
 
@@ -363,25 +364,25 @@ tracing:varies: { span_id = 0, number = \"odd\" }
 
 #[test]
 fn a_subscriber_of_its_own_records_the_same() {
-    let world = World::new("rust-subscriber");
+    let fixture = Fixture::new("rust-subscriber");
     for profile in [DEBUG, RELEASE] {
         let Some(program) = example("tracing", profile) else { return };
         let command = [program.as_os_str(), OsStr::new("subscriber")];
-        let events = without_lines(&with_small_ids(&record(&world, &command)));
+        let events = without_lines(&with_small_ids(&record(&fixture, &command)));
         assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
     }
 }
 
-/// Every span begins once and ends once, under an id that no other one has at the time, and lies in
-/// its thread's.
+/// Every span begins once and ends once, under an id that is unique at the time, and lies within
+/// its thread's span.
 #[test]
 fn spans_that_end_in_other_threads_add_up() {
-    let world = World::new("rust-threads");
+    let fixture = Fixture::new("rust-threads");
     let Some(program) = example("threads", RELEASE) else { return };
     for arguments in [&[][..], &["subscriber"]] {
         let mut command = vec![program.as_os_str()];
         command.extend(arguments.iter().map(OsStr::new));
-        let events = record(&world, &command);
+        let events = record(&fixture, &command);
         let mut open: HashMap<u64, u64> = HashMap::new();
         let mut of_thread: HashMap<u64, u64> = HashMap::new();
         let mut numbers = HashSet::new();
@@ -407,27 +408,27 @@ fn spans_that_end_in_other_threads_add_up() {
     }
 }
 
-/// Whatever the threads of a program are about when it forks, and whoever allocates: no process of
-/// it waits for ever. (So many events at a time may be lost: that is of no matter here.)
+/// No process waits for ever, whatever the program's threads do when it forks, and whichever code
+/// allocates. (So many simultaneous events may be lost; that does not matter here.)
 #[test]
 fn spans_go_on_in_forked_children_and_in_allocators() {
-    let world = World::new("rust-forks");
+    let fixture = Fixture::new("rust-forks");
     let Some(program) = example("forks", RELEASE) else { return };
     let command = [OsStr::new("timeout"), OsStr::new("60"), program.as_os_str()];
     let on = ["--on", "forks:work_begin", "--on", "forks:allocation_begin"];
     for _ in 0..3 {
-        let recording = world.record(&on, &command);
+        let recording = fixture.record(&on, &command);
         assert!(recording.output.status.success(), "{}", recording.messages());
         assert!(recording.summary.recorded > 1000, "{}", recording.messages());
-        fs::remove_dir_all(world.path("trace")).expect("a trace");
+        fs::remove_dir_all(fixture.path("trace")).expect("a trace");
     }
 }
 
 #[test]
-fn what_is_seldom_done_with_spans_is_recorded() {
-    let world = World::new("rust-corners");
+fn rare_uses_of_spans_are_recorded() {
+    let fixture = Fixture::new("rust-corners");
     let Some(program) = example("corners", RELEASE) else { return };
-    let events = record(&world, &[&program]);
+    let events = record(&fixture, &[&program]);
     let count = |name: &str| {
         let name = format!("corners:{name}: ");
         events.iter().filter(|event| event.starts_with(&name)).count()
@@ -435,14 +436,14 @@ fn what_is_seldom_done_with_spans_is_recorded() {
     let spans = ["load", "held", "late"]
         .map(|name| ["_begin", "_end"].map(|suffix| count(&format!("{name}{suffix}"))));
     assert_eq!(spans, [[10; 2]; 3], "{events:#?}");
-    // Events in spans that begin and end in a destructor know them.
+    // Events in spans that begin and end in a destructor have these spans.
     let told = events.iter().filter(|event| event.starts_with("corners:told: "));
     assert_eq!(told.filter(|event| !event.contains("span_id = 0,")).count(), 10, "{events:#?}");
     let long =
         events.iter().find(|event| event.starts_with("corners:long: ")).expect("it is there");
     assert!(long.contains("value = \"0 1 2 3 ") && long.ends_with("…\" }"), "{long}");
     // Of values that come later, all and nothing else, without their spans.
-    let events = record_with(&world, &["--on", "corners:load_record"], &[&program]);
+    let events = record_with(&fixture, &["--on", "corners:load_record"], &[&program]);
     assert_eq!(events.len(), 10, "{events:#?}");
     for (number, event) in events.iter().enumerate() {
         let values = format!("first = \"a value\", second = {number} }}");
@@ -452,9 +453,9 @@ fn what_is_seldom_done_with_spans_is_recorded() {
 
 #[test]
 fn enters_and_exits_are_recorded_if_wanted() {
-    let world = World::new("rust-enters");
+    let fixture = Fixture::new("rust-enters");
     let Some(program) = example("tracing", DEBUG) else { return };
-    let events = record(&world, &[program.as_os_str(), OsStr::new("enters")]);
+    let events = record(&fixture, &[program.as_os_str(), OsStr::new("enters")]);
     let of_load: Vec<&str> = events
         .iter()
         .filter_map(|event| event.strip_prefix("tracing:load_"))
@@ -465,9 +466,9 @@ fn enters_and_exits_are_recorded_if_wanted() {
 
 #[test]
 fn a_program_that_speaks_through_log_is_traced_by_one_line() {
-    let world = World::new("rust-log");
+    let fixture = Fixture::new("rust-log");
     let Some(program) = example("log", RELEASE) else { return };
-    let events = record(&world, &[&program]);
+    let events = record(&fixture, &[&program]);
     let without_lines: Vec<&str> =
         events.iter().map(|event| event.split(", line = ").next().expect("fields")).collect();
     let file = "file = \"crates/rust/examples/log.rs\"";
@@ -485,7 +486,7 @@ fn a_program_that_speaks_through_log_is_traced_by_one_line() {
     assert_eq!(without_lines, expected);
 }
 
-/// What a call costs while it is off, as far as machine code shows.
+/// Cost of a disabled call, as far as machine code shows it.
 #[test]
 fn a_call_that_is_off_is_two_loads_and_a_branch() {
     if !cfg!(target_arch = "x86_64") || !has("objdump") {

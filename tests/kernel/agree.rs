@@ -1,15 +1,15 @@
-//! The kernel's events as independent observers count them, in the same run.
+//! Kernel events, compared with the counts of independent observers in the same run.
 //!
-//! What can be exact, and why: everything here is counted *of the same threads from the same moment
-//! on*, exec(2) of the program that is looked at, and over events that happen in a thread's own
-//! context; so what else the machine does is in neither count. perf begins to count when the
-//! program is executed, bpftrace goes by the name that a thread has from then on, strace follows it
-//! by ptrace(2), which stops it at every call, but makes it do no others. Ours are the records of
-//! the program's threads, known by `sched_process_fork`, behind its `sched_process_exec`.
+//! The counts can be exact, because both observers count *the same threads from the same moment
+//! on*, exec(2) of the program, and only events that happen in a thread's own context. Other
+//! activity of the machine is in neither count. perf begins to count when the program is executed;
+//! bpftrace selects threads by the name that they have from then on; strace follows the program by
+//! ptrace(2), which stops it at every call but adds no calls. Our counts are the records of the
+//! program's threads, identified by `sched_process_fork`, after its `sched_process_exec`.
 //!
-//! Not counted: what happens between the moment at which others begin and `sched_process_exec`
-//! (pages, switches), and behind the moment at which perf ends, which is before a parent is told
-//! (signals of children).
+//! Not counted: events between the moment at which the other observer begins and
+//! `sched_process_exec` (pages, switches), and events after the moment at which perf ends, which
+//! precedes the signal to the parent (signals of children).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{World, has, has_kernel_events, skipped};
+use trackway_tests::{Fixture, has, has_kernel_events, skipped};
 
 /// Counts by an event's name.
 type Counts = BTreeMap<String, u64>;
@@ -41,59 +41,60 @@ const EVENTS: [&str; 14] = [
     "signal:signal_deliver",
     "exceptions:page_fault_user",
 ];
-/// What ends the programs' names, by which they are found in the trace.
+/// Suffix of the programs' names, by which they are found in the trace.
 const PROGRAM: &str = "/agree\"";
 
-/// Whether there is something to compare with `observer`; else it is said what is missing.
-fn is_here(world: &World, observer: &str) -> bool {
+/// Returns true if `observer` works here; otherwise prints what is missing.
+fn is_here(fixture: &Fixture, observer: &str) -> bool {
     if !has(observer) {
         skipped(format!("{observer} is not installed"));
         return false;
     }
-    has_kernel_events(world)
+    has_kernel_events(fixture)
 }
 
-/// What a recording of COMMAND came to: our counts, and how many more there may have been, because
-/// the kernel passed over our programs while another was under way (or another's, which it counts
-/// together).
-struct Ours {
+/// Recording of a command, with the number of events that may be missing. The kernel skips a
+/// program of ours while another BPF program runs on the same CPU; it counts the skips of all
+/// programs of the machine together.
+struct Recorded {
     lines: Vec<String>,
     missed: u64,
 }
 
-/// Records `events` of `command`, in memory that is enough for all; again, a few times, if the
-/// kernel has passed over some, of anybody's: then nobody knows whose, and counts are a range.
-fn record(world: &World, events: &str, command: &[&str]) -> Ours {
+/// Records `events` of `command`, with enough memory for all of them. Tries again a few times if
+/// the kernel skipped BPF programs: it does not report whose programs it skipped, so the counts are
+/// then a range.
+fn record(fixture: &Fixture, events: &str, command: &[&str]) -> Recorded {
     const TRIES_MAX: usize = 4;
     for _ in 1..TRIES_MAX {
-        let ours = record_once(world, events, command);
-        if ours.missed == 0 {
-            return ours;
+        let recorded = record_once(fixture, events, command);
+        if recorded.missed == 0 {
+            return recorded;
         }
-        fs::remove_dir_all(world.path("trace")).expect("it is ours");
+        fs::remove_dir_all(fixture.path("trace")).expect("it is ours");
     }
-    record_once(world, events, command)
+    record_once(fixture, events, command)
 }
 
-fn record_once(world: &World, events: &str, command: &[&str]) -> Ours {
-    let mut record = world.trackway(&["record", "--kernel", events, "-o", "trace"]);
+fn record_once(fixture: &Fixture, events: &str, command: &[&str]) -> Recorded {
+    let mut record = fixture.trackway(&["record", "--kernel", events, "-o", "trace"]);
     let output = record.arg("--buffer-size=32M").arg("--").args(command).output().expect("it runs");
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{talk}");
-    Ours::of(world, &talk)
+    Recorded::of(fixture, &talk)
 }
 
-impl Ours {
-    fn of(world: &World, talk: &str) -> Self {
+impl Recorded {
+    fn of(fixture: &Fixture, talk: &str) -> Self {
         assert!(talk.contains(" events recorded, 0 lost, 0 overwritten"), "{talk}");
         let missed = talk.lines().find_map(|line| line.split_once(" up to "));
         let digits = |text: &str| text.split(' ').next().map(|number| number.replace(',', ""));
         let missed = missed.and_then(|(_, rest)| digits(rest)?.parse().ok()).unwrap_or(0);
-        let text = world.print(&world.path("trace"));
+        let text = fixture.print(&fixture.path("trace"));
         Self { lines: text.lines().map(str::to_owned).collect(), missed }
     }
 
-    /// Counts of events in the threads of the program whose name ends so, from its first exec on.
+    /// Counts the events in the threads of the program whose name ends so, from its first exec on.
     fn counts(&self, program: &str) -> Counts {
         let mut threads = BTreeSet::new();
         let mut counts = Counts::new();
@@ -115,12 +116,12 @@ impl Ours {
         counts
     }
 
-    /// Compares with what somebody else counted, by the same names.
-    fn check(&self, ours: &Counts, theirs: &Counts) {
-        for (name, theirs) in theirs {
-            let ours = ours.get(name).copied().unwrap_or(0);
-            let is_it = (*theirs - (*theirs).min(self.missed)..=*theirs).contains(&ours);
-            assert!(is_it, "{name}: {ours}, not {theirs} ({} passed over)", self.missed);
+    /// Compares with the counts of another observer, which has the same names.
+    fn check(&self, recorded: &Counts, observed: &Counts) {
+        for (name, observed) in observed {
+            let recorded = recorded.get(name).copied().unwrap_or(0);
+            let is_it = (*observed - (*observed).min(self.missed)..=*observed).contains(&recorded);
+            assert!(is_it, "{name}: {recorded}, not {observed} ({} passed over)", self.missed);
         }
     }
 }
@@ -131,13 +132,13 @@ fn name_of(line: &str) -> &str {
     before.rsplit(' ').next().unwrap_or_default()
 }
 
-/// The first field of this name.
+/// Returns the first field of this name.
 fn number(line: &str, field: &str) -> Option<u64> {
     let (_, rest) = line.split_once(&format!(" {field} = "))?;
     rest.split([' ', ',']).next()?.parse().ok()
 }
 
-/// As a trace names what the kernel calls `subsystem:name`.
+/// Returns the name that a trace has for the kernel's `subsystem:name`.
 fn in_traces(event: &str) -> String {
     let name = event.split(':').next_back().unwrap_or_default();
     match name.split_once("sys_") {
@@ -150,55 +151,55 @@ fn in_traces(event: &str) -> String {
     }
 }
 
-/// RUN a program that does the same each time, counted by perf. EXPECT the same of each event, and
-/// as many as the program makes.
+/// RUN a program that does the same each time, counted by perf. EXPECT the same counts of each
+/// event, and the known numbers of the program.
 #[test]
 fn perf_counts_as_many_of_each_event() {
-    let world = World::new("kernel-perf");
-    if !is_here(&world, "perf") {
+    let fixture = Fixture::new("kernel-perf");
+    if !is_here(&fixture, "perf") {
         return;
     }
-    let program = world.compile_file("kernel/agree.c", false, &[]).display().to_string();
+    let program = fixture.compile_file("kernel/agree.c", false, &[]).display().to_string();
     let events = EVENTS.join(",");
-    let counted = world.path("counted").display().to_string();
+    let counted = fixture.path("counted").display().to_string();
     let perf = ["perf", "stat", "-x,", "-o", &counted, "-e", &events];
-    let alone = world.command("perf").args(&perf[1..]).arg(&program).output().expect("it runs");
+    let alone = fixture.command("perf").args(&perf[1..]).arg(&program).output().expect("it runs");
     if !alone.status.success() {
         return skipped("perf does not count here");
     }
-    let ours = record(&world, &events, &[&perf[..], &[&program]].concat());
+    let recorded = record(&fixture, &events, &[&perf[..], &[&program]].concat());
     let text = fs::read_to_string(&counted).expect("perf's counts");
     let count = |line: &str| {
         let mut parts = line.split(',');
         let (count, event) = (parts.next()?.parse().ok()?, parts.nth(1)?);
         Some((in_traces(event), count))
     };
-    let theirs: Counts = text.lines().filter_map(count).collect();
-    assert_eq!(theirs.len(), EVENTS.len(), "{text}");
-    // That the program did what it says, and nobody counted nothing.
-    assert_eq!((theirs["sched_process_exec"], theirs["sched_process_fork"]), (5, 17), "{text}");
-    assert!(theirs.values().all(|&count| count >= 5), "{text}");
-    ours.check(&ours.counts(PROGRAM), &theirs);
+    let observed: Counts = text.lines().filter_map(count).collect();
+    assert_eq!(observed.len(), EVENTS.len(), "{text}");
+    // The program did as documented, and the other observer counted something.
+    assert_eq!((observed["sched_process_exec"], observed["sched_process_fork"]), (5, 17), "{text}");
+    assert!(observed.values().all(|&count| count >= 5), "{text}");
+    recorded.check(&recorded.counts(PROGRAM), &observed);
 }
 
 /// The same, counted by bpftrace.
 #[test]
 fn bpftrace_counts_as_many_of_each_event() {
-    let world = World::new("kernel-bpftrace");
-    if !is_here(&world, "bpftrace") {
+    let fixture = Fixture::new("kernel-bpftrace");
+    if !is_here(&fixture, "bpftrace") {
         return;
     }
-    let program = world.compile_file("kernel/agree.c", false, &[]).display().to_string();
+    let program = fixture.compile_file("kernel/agree.c", false, &[]).display().to_string();
     let probe =
         |event: &&str| format!("tracepoint:{event} /comm == \"agree\"/ {{ @[probe] = count(); }}");
     let script = EVENTS.iter().map(probe).collect::<Vec<_>>().join("\n");
-    let counted = world.path("counted").display().to_string();
+    let counted = fixture.path("counted").display().to_string();
     let command = ["bpftrace", "-f", "json", "-o", &counted, "-e", &script, "-c", &program];
-    let alone = world.command("bpftrace").args(&command[1..]).output().expect("it runs");
+    let alone = fixture.command("bpftrace").args(&command[1..]).output().expect("it runs");
     if !alone.status.success() {
         return skipped("bpftrace does not count here");
     }
-    let ours = record(&world, &EVENTS.join(","), &command);
+    let recorded = record(&fixture, &EVENTS.join(","), &command);
     let text = fs::read_to_string(&counted).expect("bpftrace's counts");
     let map = text.lines().find(|line| line.contains("\"map\"")).expect("a map");
     let map: serde_json::Value = serde_json::from_str(map).expect("JSON");
@@ -207,12 +208,12 @@ fn bpftrace_counts_as_many_of_each_event() {
         let event = probe.strip_prefix("tracepoint:").expect("a tracepoint");
         (in_traces(event), count.as_u64().expect("a count"))
     };
-    let theirs: Counts = counts.iter().map(count).collect();
-    assert_eq!(theirs.len(), EVENTS.len(), "{text}");
-    ours.check(&ours.counts(PROGRAM), &theirs);
+    let observed: Counts = counts.iter().map(count).collect();
+    assert_eq!(observed.len(), EVENTS.len(), "{text}");
+    recorded.check(&recorded.counts(PROGRAM), &observed);
 }
 
-/// A call's name as strace has it, from the kernel's.
+/// Returns strace's name of a call, from the kernel's.
 fn as_strace(name: &str) -> &str {
     match name {
         "newstat" => "stat",
@@ -225,8 +226,8 @@ fn as_strace(name: &str) -> &str {
     }
 }
 
-/// Our counts of calls that were entered, but of those that never return: strace counts those that
-/// have.
+/// Returns our counts of calls that were entered, without those that never return: strace counts
+/// returned calls.
 fn calls(counts: &Counts) -> Counts {
     let mut calls = Counts::new();
     for (name, count) in counts {
@@ -238,7 +239,7 @@ fn calls(counts: &Counts) -> Counts {
     calls
 }
 
-/// strace's table.
+/// Reads strace's table.
 fn table(text: &str) -> Counts {
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -249,20 +250,20 @@ fn table(text: &str) -> Counts {
     text.lines().filter_map(row).collect()
 }
 
-/// Compares, call by call, both ways. strace sees the call that executes the program, too, whose
-/// entry is in front of where our count begins.
-fn check_calls(ours: &Ours, program: &str, text: &str) -> Counts {
-    let mut theirs = table(text);
-    *theirs.get_mut("execve").expect("the first call") -= 1;
-    theirs.retain(|_, count| *count > 0);
-    let counted = calls(&ours.counts(program));
-    assert_eq!(counted, theirs, "{text}");
-    theirs
+/// Compares call by call, in both directions. strace also reports the call that executes the
+/// program, whose entry precedes our count.
+fn check_calls(recorded: &Recorded, program: &str, text: &str) -> Counts {
+    let mut observed = table(text);
+    *observed.get_mut("execve").expect("the first call") -= 1;
+    observed.retain(|_, count| *count > 0);
+    let counted = calls(&recorded.counts(program));
+    assert_eq!(counted, observed, "{text}");
+    observed
 }
 
-/// Whether strace can follow a program.
-fn can_strace(world: &World) -> bool {
-    let output = world.command("strace").args(["-o", "/dev/null", "true"]).output();
+/// Returns true if strace can follow a program.
+fn can_strace(fixture: &Fixture) -> bool {
+    let output = fixture.command("strace").args(["-o", "/dev/null", "true"]).output();
     let can = output.expect("it runs").status.success();
     if !can {
         skipped("strace does not follow programs here");
@@ -270,25 +271,28 @@ fn can_strace(world: &World) -> bool {
     can
 }
 
-/// What of the kernel is recorded beside strace.
+/// Kernel events that are recorded while strace runs.
 const CALLS: &str = "syscalls,sched:sched_process_fork,sched:sched_process_exec";
 
-/// RUN a compiler, with what it starts, followed by strace. EXPECT as many of each call.
+/// RUN a compiler and its children, followed by strace. EXPECT the same number of each call.
 #[test]
 fn strace_counts_as_many_calls_of_a_compiler() {
-    let world = World::new("kernel-strace");
-    if !is_here(&world, "strace") || !can_strace(&world) {
+    let fixture = Fixture::new("kernel-strace");
+    if !is_here(&fixture, "strace") || !can_strace(&fixture) {
         return;
     }
-    fs::write(world.path("hello.c"), "#include <stdio.h>\nint main(void) { return puts(\"\"); }\n")
-        .expect("a source");
-    let counted = world.path("counted").display().to_string();
+    fs::write(
+        fixture.path("hello.c"),
+        "#include <stdio.h>\nint main(void) { return puts(\"\"); }\n",
+    )
+    .expect("a source");
+    let counted = fixture.path("counted").display().to_string();
     let command = ["strace", "-f", "-c", "-o", &counted, "cc", "-O1", "-c", "hello.c"];
-    let ours = record(&world, CALLS, &command);
-    assert!(world.path("hello.o").is_file());
+    let recorded = record(&fixture, CALLS, &command);
+    assert!(fixture.path("hello.o").is_file());
     let text = fs::read_to_string(&counted).expect("strace's counts");
-    let theirs = check_calls(&ours, "/cc\"", &text);
-    assert!(theirs.len() > 20 && theirs["openat"] > 50 && theirs["execve"] > 1, "{text}");
+    let observed = check_calls(&recorded, "/cc\"", &text);
+    assert!(observed.len() > 20 && observed["openat"] > 50 && observed["execve"] > 1, "{text}");
 }
 
 /// A recorder of a web server, as long as it lives.
@@ -296,13 +300,13 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its command gets the signal from it, and ends; nothing if it has.
+        // The recorder passes the signal on to its command, which ends; it may have ended already.
         send(self.0.id().cast_signed(), libc::SIGTERM);
         let _ = self.0.wait();
     }
 }
 
-/// The server: says its port and its process, and answers.
+/// The server: reports its port and its process, and answers.
 const SERVER: &str = "
 import http.server, os, signal
 # Also where it was started with SIGINT ignored, as shells start what runs in the background.
@@ -330,25 +334,25 @@ fn get(port: u16) -> String {
 fn strace_counts_as_many_calls_of_a_web_server() {
     const CLIENTS: usize = 3;
     const REQUESTS: usize = 40;
-    let world = World::new("kernel-web");
-    if !is_here(&world, "strace") || !can_strace(&world) {
+    let fixture = Fixture::new("kernel-web");
+    if !is_here(&fixture, "strace") || !can_strace(&fixture) {
         return;
     }
-    // Not one that PATH hides behind a shell script.
+    // Not a python that is a shell script on PATH.
     let python = PathBuf::from("/usr/bin/python3");
     if !python.is_file() {
         return skipped("there is no /usr/bin/python3");
     }
-    fs::write(world.path("page"), "found").expect("a page");
-    fs::write(world.path("server.py"), SERVER).expect("a program");
-    let counted = world.path("counted");
-    let mut record = world.trackway(&["record", "--kernel", CALLS, "-o", "trace"]);
+    fs::write(fixture.path("page"), "found").expect("a page");
+    fs::write(fixture.path("server.py"), SERVER).expect("a program");
+    let counted = fixture.path("counted");
+    let mut record = fixture.trackway(&["record", "--kernel", CALLS, "-o", "trace"]);
     record.args(["--buffer-size=32M", "--", "strace", "-f", "-c", "-o"]).arg(&counted);
     record.arg(&python).arg("server.py").stdin(Stdio::null()).stdout(Stdio::null());
-    record.stderr(fs::File::create(world.path("talk")).expect("a file"));
+    record.stderr(fs::File::create(fixture.path("talk")).expect("a file"));
     let mut server = Server(record.spawn().expect("it runs"));
-    wait_for("the server", || world.path("told").is_file());
-    let told = fs::read_to_string(world.path("told")).expect("what it told");
+    wait_for("the server", || fixture.path("told").is_file());
+    let told = fs::read_to_string(fixture.path("told")).expect("what it told");
     let (port, pid) = told.split_once(' ').expect("two numbers");
     let (port, pid): (u16, i32) = (port.parse().expect("a port"), pid.parse().expect("a number"));
     std::thread::scope(|scope| {
@@ -356,16 +360,16 @@ fn strace_counts_as_many_calls_of_a_web_server() {
             scope.spawn(|| (0..REQUESTS).for_each(|_| assert!(get(port).ends_with("found"))));
         }
     });
-    // Its threads are gone: none is ended within a call, which strace would not count.
+    // Its threads are gone: none ends within a call, which strace would not count.
     wait_for("the last answer's thread", || {
         fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() == 1)
     });
     send(pid, libc::SIGINT);
     let status = server.0.wait().expect("it ends");
-    let talk = fs::read_to_string(world.path("talk")).expect("what it said");
+    let talk = fs::read_to_string(fixture.path("talk")).expect("what it said");
     assert!(status.success(), "{status} {talk}");
     let text = fs::read_to_string(&counted).expect("strace's counts");
-    let theirs = check_calls(&Ours::of(&world, &talk), "/python3", &text);
+    let observed = check_calls(&Recorded::of(&fixture, &talk), "/python3", &text);
     let answered = (CLIENTS * REQUESTS) as u64;
-    assert!(theirs["accept4"] >= answered && theirs["clone3"] + 1 > answered, "{text}");
+    assert!(observed["accept4"] >= answered && observed["clone3"] + 1 > answered, "{text}");
 }

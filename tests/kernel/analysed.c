@@ -1,5 +1,5 @@
-/* What an analysis of a trace is to find out: analysed DIR writes, reads, sleeps, starts processes
- * and a thread, and says its process's number, and the thread's. */
+/* A program with known activity for analyses of its trace: analysed DIR writes, reads, sleeps,
+ * starts processes and a thread, and prints its process's number, and the thread's. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

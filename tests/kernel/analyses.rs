@@ -1,14 +1,13 @@
-//! LTTng's layout of a kernel trace, as an independent reader of it takes it: lttng-analyses, on
-//! what is recorded by BPF and by tracefs, of a program whose doings are known.
+//! LTTng's layout of a kernel trace, read by an independent reader: lttng-analyses, on recordings
+//! by BPF and by tracefs of a program with known activity.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
-use trackway_tests::{World, has, has_kernel_events, skipped};
+use trackway_tests::{Fixture, has, has_kernel_events, skipped};
 
-/// What lttng-analyses has recorded for itself by `lttng-analyses-record`, by the kernel's names:
-/// of the program.
+/// Kernel events that `lttng-analyses-record` enables, as far as the program causes them.
 const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sched_migrate_task,\
                       sched_process_fork,sched_process_exec,sched_process_exit,sched_pi_setprio,\
                       block:block_rq_complete,block:block_rq_issue,block:block_bio_remap,\
@@ -36,12 +35,12 @@ const TOOLS_OF_ALL: [&str; 5] = ["cputop", "irqstats", "irqfreq", "irqlog", "iol
 /// Bytes that the program's main thread writes to its file, and reads from it.
 const WRITTEN: u64 = 300 * 4096;
 const READ: u64 = 70 * 1000;
-/// What it calls how often.
+/// System calls of the program, with their numbers.
 const CALLS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("wait4", 8)];
 
-/// A trace of the program, or of everything while it runs, and what is known of it.
+/// A trace of the program, or of everything while it runs, with the program's known activity.
 struct Recorded {
-    _world: World,
+    _fixture: Fixture,
     folder: String,
     lines: Vec<String>,
     /// The program's process, its main thread.
@@ -49,34 +48,35 @@ struct Recorded {
     thread: u64,
 }
 
-/// Records these events by this way, while the program runs. `None`, and it is said: something is
-/// missing here.
+/// Records these events by this kernel backend, while the program runs. Returns `None`, after
+/// printing the reason, where a prerequisite is missing.
 fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
     if !has("lttng-cputop") || !has("babeltrace") {
         skipped("python3-lttnganalyses is not installed");
         return None;
     }
-    let world = World::new(&format!("analyses-{via}-{}", options.len()));
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new(&format!("analyses-{via}-{}", options.len()));
+    if !has_kernel_events(&fixture) {
         return None;
     }
-    let program = world.compile_file("kernel/analysed.c", false, &[]);
-    let mut record = world.trackway(&["record", "-o", "trace", "--kernel-only"]);
+    let program = fixture.compile_file("kernel/analysed.c", false, &[]);
+    let mut record = fixture.trackway(&["record", "-o", "trace", "--kernel-only"]);
     record.args(["--buffer-size=32M", "--kernel-via", via, "--kernel", events]);
     record.args(options).arg("--");
-    let output = record.arg(program).arg(world.path(".")).output().expect("it runs");
+    let output = record.arg(program).arg(fixture.path(".")).output().expect("it runs");
     let talk = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{talk}");
     let said = String::from_utf8_lossy(&output.stdout);
     let mut numbers = said.split_whitespace().map(|number| number.parse().expect("a number"));
     let (pid, thread) = (numbers.next().expect("its process"), numbers.next().expect("a thread"));
-    let lines = world.print(&world.path("trace")).lines().map(str::to_owned).collect();
-    let folder = world.path("trace/kernel").display().to_string();
-    Some(Recorded { _world: world, folder, lines, pid, thread })
+    let lines = fixture.print(&fixture.path("trace")).lines().map(str::to_owned).collect();
+    let folder = fixture.path("trace/kernel").display().to_string();
+    Some(Recorded { _fixture: fixture, folder, lines, pid, thread })
 }
 
 impl Recorded {
-    /// What a tool prints. (The first one asks babeltrace whether all is well, which takes long.)
+    /// Runs a tool and returns its output. (The first run also validates the trace with babeltrace,
+    /// which takes long.)
     fn run(&self, tool: &str, options: &[&str]) -> String {
         let mut command = Command::new(format!("lttng-{tool}"));
         let is_first = tool == TOOLS[0] || tool == TOOLS_OF_ALL[0];
@@ -84,12 +84,12 @@ impl Recorded {
         let output = command.args(options).arg(&self.folder).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{tool}: {said}");
-        // Of an enumeration nobody knows the number.
+        // An enumeration has a label for every value.
         assert!(!said.contains("Unknown value"), "{tool}: {said}");
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Rows of the tables of this class that a tool has found, with the tables' titles.
+    /// Returns the rows of the tables of this class that a tool has found, with the tables' titles.
     fn rows(&self, tool: &str, class: &str) -> Vec<(String, Vec<Value>)> {
         let limit = ["--limit", "100000"];
         let options = if tool == "iousagetop" { &limit[..] } else { &[] };
@@ -107,7 +107,7 @@ impl Recorded {
         rows
     }
 
-    /// The row of this thread.
+    /// Returns the row of this thread.
     fn row_of(&self, tool: &str, class: &str, title: &str, tid: u64) -> Vec<Value> {
         let rows = self.rows(tool, class).into_iter();
         let mut of = rows.filter(|(of, row)| of.contains(title) && row[0]["tid"] == tid);
@@ -116,15 +116,15 @@ impl Recorded {
         row
     }
 
-    /// How many records there are of an event, with these words.
+    /// Returns the number of records of an event that contain these words.
     fn count(&self, event: &str, words: &str) -> u64 {
         let event = format!(" {event}: ");
         let is_it = |line: &&String| line.contains(&event) && line.contains(words);
         self.lines.iter().filter(is_it).count() as u64
     }
 
-    /// Whether on each CPU the thread makes calls to which the last switch went: the tools know by
-    /// those whose call it is.
+    /// Returns true if, on each CPU, every system call comes from the thread to which the last
+    /// switch went. The tools use the switches to find the thread of a call.
     fn has_all_switches(&self) -> bool {
         let mut running: BTreeMap<u64, u64> = BTreeMap::new();
         let number = |line: &str, name: &str| -> Option<u64> {
@@ -168,7 +168,7 @@ impl Recorded {
         let ours = format!("{{ tid = {} }}", self.pid);
         assert_eq!(count("write"), self.count("syscall_entry_write", &ours));
         let sleeps = self.count("syscall_exit_clock_nanosleep", &ours);
-        // They know no thread of a CPU of which they have seen no switch.
+        // The tools know the thread of a CPU only from its first switch on.
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
         let found = count("clock_nanosleep");
         assert!((sleeps.saturating_sub(cpus)..=sleeps).contains(&found), "{found} of {sleeps}");
@@ -177,7 +177,7 @@ impl Recorded {
     fn check_usage(&self) {
         let size = |row: &[Value]| row[1]["value"].as_u64().expect("a size");
         let written = self.row_of("iousagetop", "per-process-top", "[written]", self.pid);
-        // It says what it has done.
+        // The program reports its work.
         let said = format!("{} {}\n", self.pid, self.thread).len() as u64;
         assert_eq!(size(&written), WRITTEN + said);
         assert_eq!(written[0]["name"], "analysed");
@@ -191,7 +191,7 @@ impl Recorded {
     fn check_switches(&self) {
         let row = self.row_of("schedstats", "per_tid_stats", "", self.pid);
         let count = row[1]["value"].as_u64().expect("a number");
-        // It has been woken up at least as often as it slept; each time a CPU went on with it.
+        // The thread was woken up at least as often as it slept; each time a CPU switched to it.
         let switches = self.count("sched_switch", &format!("next_tid = {}, ", self.pid));
         assert!((31..=switches).contains(&count), "{count} of {switches}");
     }
@@ -203,12 +203,12 @@ impl Recorded {
         }
         let rows = self.rows("irqstats", "hard-stats");
         let theirs: u64 = rows.iter().map(|(_, row)| row[1]["value"].as_u64().expect("one")).sum();
-        // Of one that was under way when recording began, nobody knows the beginning.
+        // A call that was under way when recording began has no recorded begin.
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         assert!((ours.saturating_sub(cpus)..=ours).contains(&theirs), "{theirs} of {ours}");
     }
 
-    /// Requests to disks, of which those that were both issued and completed are known.
+    /// Checks requests to disks. The tools list those that were both issued and completed.
     fn check_requests(&self) {
         let issued = self.count("block_rq_issue", "");
         if issued == 0 {
@@ -253,8 +253,8 @@ fn check(via: &str) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// RUN the analyses on what BPF records. EXPECT all to end well, and numbers that are known: also
-/// of which processes threads are, and whose files.
+/// RUN the analyses on a recording by BPF. EXPECT all to succeed, with the known numbers: also the
+/// processes of threads and the owners of files.
 #[test]
 fn analyses_take_what_bpf_records() {
     let Some(recorded) = check("bpf") else { return };
@@ -269,7 +269,7 @@ fn analyses_take_what_bpf_records() {
     assert_eq!(named.count(), 300 + 25 + 8 * 10);
 }
 
-/// RUN the analyses on what tracefs gives. EXPECT the same numbers.
+/// RUN the analyses on a recording by tracefs. EXPECT the same numbers.
 #[test]
 fn analyses_take_what_tracefs_gives() {
     check("tracefs");

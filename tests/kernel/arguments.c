@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Calls the system with arguments that lead to something: addresses of sockets, vectors, times,
- * texts that are not in memory. arguments WHAT FILE, where FILE is one that it may write. */
+/* Makes system calls with pointer arguments: addresses of sockets, vectors, times, strings that are
+ * not in memory. arguments WHAT FILE, where FILE is writable. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -39,7 +39,7 @@ static void caught(int signal)
 
 static int sockets(void)
 {
-    /* To a port where nobody listens, of this machine. */
+    /* To a port of this machine without a listener. */
     struct sockaddr_in internet = { .sin_family = AF_INET, .sin_port = htons(4660) };
     inet_pton(AF_INET, "127.1.2.3", &internet.sin_addr);
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -64,7 +64,7 @@ static int sockets(void)
     struct sockaddr_un file = { .sun_family = AF_UNIX };
     memset(file.sun_path, 'p', sizeof file.sun_path);
     connect(client, (struct sockaddr *)&file, sizeof file);
-    /* What is none: an address that nothing is at, no address, one that is too short. */
+    /* Invalid ones: an unmapped address, no address, one that is too short. */
     /* Of other families: it does not matter whether it can be done. */
     struct sockaddr_nl netlink = { .nl_family = AF_NETLINK, .nl_pid = 77, .nl_groups = 0x11 };
     bind(fd, (struct sockaddr *)&netlink, sizeof netlink);
@@ -77,7 +77,8 @@ static int sockets(void)
     connect(fd, nothing(), sizeof internet);
     connect(fd, NULL, 16);
     connect(fd, (struct sockaddr *)&internet, 1);
-    /* Longer than one may be; with a NUL within a name, and behind one; longer than is recorded. */
+    /* Longer than the limit; with a NUL within a name, and after one; longer than the recorded
+     * part. */
     char longer[128] = { 0 };
     memset(longer, 'q', sizeof longer);
     ((struct sockaddr *)longer)->sa_family = AF_UNIX;
@@ -122,7 +123,7 @@ static int structures(const char *path)
     if (syscall(SYS_nanosleep, &moment, &left))
         return 22;
     syscall(SYS_nanosleep, nothing(), NULL);
-    /* None that there is: nothing is written of what is left. */
+    /* An invalid descriptor: the call writes no remaining time. */
     moment = (struct timespec){ 3, 4000000000 };
     syscall(SYS_nanosleep, &moment, &left);
     struct stat of;
@@ -166,8 +167,8 @@ static const char *not_in_memory(const char *path)
     return text == MAP_FAILED ? NULL : text;
 }
 
-/* Calls access(2), which takes a text, with one that is in a file's page not yet in memory; with
- * texts as long as may be; with none. No mode is 4, which the loader asks for. */
+/* Calls access(2), which takes a string: one in a file's page that is not yet in memory; the
+ * longest ones; none. The mode is never 4, which the loader uses. */
 static int texts(const char *path)
 {
     const char *text = not_in_memory(path);
@@ -193,7 +194,7 @@ static int texts(const char *path)
     return 0;
 }
 
-/* A text that is not in memory yet, of a call whose return nobody records; then one that is. */
+/* A string that is not in memory yet, of a call whose exit is not recorded; then one that is. */
 static int again(const char *path)
 {
     const char *text = not_in_memory(path);

@@ -1,14 +1,14 @@
-//! `trackway list --kernel`: the events of the running kernel, compared with what ls(1) finds in
-//! tracefs, which is mounted for that in a namespace of its own where it is not there.
+//! `trackway list --kernel`: the events of the running kernel, compared with the output of ls(1) in
+//! tracefs. Where tracefs is not mounted, the test mounts it in a namespace.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Output};
 
-use trackway_tests::{World, build_dir, copy_program, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, copy_program, is_root, skipped};
 
-/// Events that tracefs has, as `subsystem:name`: folders with a file to enable them. `None` (said
-/// so) where we may not see it.
+/// Returns the events that tracefs has, as `subsystem:name`: folders with a file to enable them; or
+/// `None`, after printing the reason, where tracefs is not readable.
 fn in_tracefs() -> Option<BTreeSet<String>> {
     const SCRIPT: &str = "
         [ -d /sys/kernel/tracing/events ] ||
@@ -28,13 +28,13 @@ fn in_tracefs() -> Option<BTreeSet<String>> {
     Some(names.map(|name| name.replace('/', ":")).collect())
 }
 
-fn list(world: &World, arguments: &[&str]) -> Output {
-    let mut trackway = world.trackway(&["list", "--kernel"]);
+fn list(fixture: &Fixture, arguments: &[&str]) -> Output {
+    let mut trackway = fixture.trackway(&["list", "--kernel"]);
     trackway.args(arguments).output().expect("trackway runs")
 }
 
-fn json(world: &World, patterns: &[&str]) -> Vec<serde_json::Value> {
-    let output = list(world, &[patterns, &["--format", "json"]].concat());
+fn json(fixture: &Fixture, patterns: &[&str]) -> Vec<serde_json::Value> {
+    let output = list(fixture, &[patterns, &["--format", "json"]].concat());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success(), "{:?}", output.status);
     let mut all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -55,14 +55,14 @@ fn is_compat(event: &serde_json::Value) -> bool {
     event["is_compat"] == true
 }
 
-/// RUN list in both forms. EXPECT each event that ls finds, once, besides calls by the numbers of
-/// 32 bits, which tracefs does not have, and nothing mounted by it.
+/// RUN list in both forms. EXPECT each event that ls finds, once, in addition to the 32-bit system
+/// calls, which tracefs lacks; and no mount by it.
 #[test]
 fn every_event_that_the_kernel_has_is_listed_once() {
     let Some(mut expected) = in_tracefs() else { return };
-    let world = World::new("kernel-all");
+    let fixture = Fixture::new("kernel-all");
     let before = mounts();
-    let events = json(&world, &[]);
+    let events = json(&fixture, &[]);
     // Where tracefs does not describe system calls, our table does.
     if !expected.iter().any(|name| name.starts_with("syscalls:")) {
         expected.extend(
@@ -80,7 +80,7 @@ fn every_event_that_the_kernel_has_is_listed_once() {
     let found: BTreeSet<String> = events.iter().map(|event| name(event).to_owned()).collect();
     assert_eq!(found, expected);
     assert_eq!(found.len(), events.len(), "each once");
-    let output = list(&world, &[]);
+    let output = list(&fixture, &[]);
     let text = String::from_utf8(output.stdout).expect("text");
     let lines = text.lines().filter(|line| line.starts_with("    "));
     assert_eq!(lines.count(), expected.len());
@@ -88,14 +88,14 @@ fn every_event_that_the_kernel_has_is_listed_once() {
     assert_eq!(mounts(), before);
 }
 
-/// RUN list with patterns. EXPECT the events that are meant, with what is known of them.
+/// RUN list with patterns. EXPECT the matching events, with their fields and meanings.
 #[test]
 fn events_are_listed_by_pattern_with_fields_and_meanings() {
     if in_tracefs().is_none() {
         return;
     }
-    let world = World::new("kernel-patterns");
-    let events = json(&world, &["sched_switch,irq_softirq_*", "!irq:softirq_raise"]);
+    let fixture = Fixture::new("kernel-patterns");
+    let events = json(&fixture, &["sched_switch,irq_softirq_*", "!irq:softirq_raise"]);
     let names: Vec<&str> = events.iter().map(name).collect();
     assert_eq!(names, ["irq:softirq_entry", "irq:softirq_exit", "sched:sched_switch"]);
     assert_eq!(events[0]["lttng_name"], "irq_softirq_entry");
@@ -106,19 +106,20 @@ fn events_are_listed_by_pattern_with_fields_and_meanings() {
     let switch = |field: &str| fields.iter().find(|of| of["name"] == field).expect("a field");
     assert_eq!(switch("prev_comm")["type"], "char[16]");
     assert_eq!(switch("next_pid")["lttng_name"], "next_tid");
-    let text = String::from_utf8(list(&world, &["sched_switch"]).stdout).expect("text");
+    let text = String::from_utf8(list(&fixture, &["sched_switch"]).stdout).expect("text");
     assert!(text.starts_with("sched\n    sched:sched_switch: char[16] prev_comm, i32 "), "{text}");
     assert_eq!(text.lines().count(), 2);
 }
 
-/// RUN list of a system call. EXPECT both sides, its number, and what its arguments mean.
+/// RUN list of a system call. EXPECT its entry and exit, its number, and the meanings of its
+/// arguments.
 #[test]
 fn system_calls_are_listed_with_what_their_arguments_mean() {
     if in_tracefs().is_none() || cfg!(not(target_arch = "x86_64")) {
         return;
     }
-    let world = World::new("kernel-calls");
-    let events = json(&world, &["syscalls:openat,syscalls:read", "!compat_*"]);
+    let fixture = Fixture::new("kernel-calls");
+    let events = json(&fixture, &["syscalls:openat,syscalls:read", "!compat_*"]);
     let names: Vec<&str> = events.iter().map(name).collect();
     let calls = ["enter_openat", "enter_read", "exit_openat", "exit_read"];
     assert_eq!(names, calls.map(|call| format!("syscalls:sys_{call}")));
@@ -131,8 +132,8 @@ fn system_calls_are_listed_with_what_their_arguments_mean() {
     assert!(flags.iter().any(|flag| flag["name"] == "O_CLOEXEC" && flag["value"] == 0o2000000));
     assert_eq!(events[2]["fields"][0]["meaning"], "file descriptor or error");
     assert_eq!(events[3]["fields"][1]["points_to"], "byte[ret]");
-    // By the numbers of 32 bits, where the kernel takes them.
-    let events = json(&world, &["syscalls:openat,syscalls:sendmsg"]);
+    // 32-bit system calls, where the kernel has them.
+    let events = json(&fixture, &["syscalls:openat,syscalls:sendmsg"]);
     let compat: Vec<_> = events.iter().filter(|event| is_compat(event)).collect();
     let names: Vec<&str> = compat.iter().map(|event| name(event)).collect();
     let calls = ["enter_openat", "enter_sendmsg", "exit_openat", "exit_sendmsg"];
@@ -149,31 +150,31 @@ fn patterns_that_match_nothing_are_told_with_a_guess() {
     if in_tracefs().is_none() {
         return;
     }
-    let world = World::new("kernel-none");
+    let fixture = Fixture::new("kernel-none");
     for (pattern, expected) in [
         ("shced_*", "no kernel event matches 'shced_*'; did you mean 'sched_*'?"),
         ("sched:sched_swich", "did you mean 'sched:sched_switch'?"),
         ("sched,,irq", "'' is no pattern of kernel events"),
     ] {
-        let output = list(&world, &[pattern]);
+        let output = list(&fixture, &[pattern]);
         let talk = String::from_utf8_lossy(&output.stderr);
         assert!(talk.contains(expected) && talk.contains("\nhint: "), "{talk}");
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     }
 }
 
-/// RUN list as a user without rights. EXPECT it said, with what to do, and status 2.
+/// RUN list as a user without rights. EXPECT a message with a hint, and status 2.
 #[test]
-fn who_may_not_see_the_kernels_events_is_told_so() {
-    let world = World::new("kernel-rights");
-    let program = world.path("trackway");
+fn users_without_access_to_kernel_events_get_a_message() {
+    let fixture = Fixture::new("kernel-rights");
+    let program = fixture.path("trackway");
     copy_program(&build_dir().join("trackway"), &program);
     let mut command = if is_root() {
-        let mut command = world.command("setpriv");
+        let mut command = fixture.command("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
         command
     } else {
-        world.command(&program)
+        fixture.command(&program)
     };
     let output = command.args(["list", "--kernel"]).output().expect("trackway runs");
     if !is_root() && output.status.success() {

@@ -58,11 +58,11 @@ int main(void)
     *to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(77)};
     to->sin_addr.s_addr = htonl(0x7f000001);
     call(362, -1, at + 1024, sizeof *to, 0);
-    /* No such structure is known of 32 bits. */
+    /* The recorder has no 32-bit layout of this structure. */
     call(108, -1, at + 2048, 0, 0);
     call(192, 0, 4096, 0, 0x22);
     call(6, ends[0], 0, 0, 0);
-    /* What is of addresses of 32 bits. */
+    /* Data at 32-bit addresses. */
     unsigned *words = (unsigned *)(low + 3072);
     strcpy(low + 3200, "one");
     strcpy(low + 3210, "two");
@@ -79,7 +79,7 @@ int main(void)
     words[9] = sizeof *to;
     memset(words + 10, 0, 20);
     call(370, -1, at + 3104, 0, 0);
-    /* A number that is nobody's. */
+    /* A number that no call has. */
     call(600, 0, 0, 0, 0);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Makes itself recognisable: other namespaces, niceness, name, users. Then calls getpgid(2) from a
- * thread of a process with numbers of its own, and says what contexts that has. Behind that, for
- * each context, lseek(2) with 100 and beyond: to what it is, and to one more. contexts CGROUP, an
- * open folder of control groups (or nothing) to be in. */
+/* Gives itself recognisable contexts: other namespaces, niceness, name, users. Then calls
+ * getpgid(2) from a thread of a process with numbers of its own, and prints the contexts of that
+ * thread. After that, for each context, calls lseek(2) with 100 and beyond: to the context's value,
+ * and to one more. contexts CGROUP, an open folder of control groups (or nothing) to enter. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static void has(const char *name, long value)
     contexts[context_count++].value = value;
 }
 
-/* /proc is that of the first namespace: so are the numbers in it. */
+/* /proc is that of the first namespace, and so are the numbers in it. */
 static void *call(void *argument)
 {
     const char *cgroup = argument;

@@ -1,4 +1,5 @@
-//! `trackway record --kernel … --filter`: what the kernel is asked before it records an event.
+//! `trackway record --kernel … --filter`: filters that the kernel evaluates before it records an
+//! event.
 //!
 //! Longer than 600 lines: the tests share one traced program.
 
@@ -9,29 +10,29 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trackway_tests::{World, copy_program, has, has_kernel_events, skipped, source_dir, text};
+use trackway_tests::{Fixture, copy_program, has, has_kernel_events, skipped, source_dir, text};
 
 use crate::support::record_into;
 
-/// The program, which always calls the system in the same way; `None` (said so) where the kernel's
-/// events cannot be recorded.
-fn program(world: &World) -> Option<PathBuf> {
-    if !has_kernel_events(world) {
+/// Compiles the program, which always makes the same system calls; returns `None`, after printing
+/// the reason, where kernel events cannot be recorded.
+fn program(fixture: &Fixture) -> Option<PathBuf> {
+    if !has_kernel_events(fixture) {
         return None;
     }
-    Some(world.compile_file("kernel/filtered.c", false, &["-pthread"]))
+    Some(fixture.compile_file("kernel/filtered.c", false, &["-pthread"]))
 }
 
-/// What `record` into a new trace did, with what it must do well.
-fn record(world: &World, trace: &str, options: &[&str], command: &[&str]) -> Output {
-    let output = record_into(world, trace, options, command);
+/// Runs `record` into a new trace, which must succeed, and returns its output.
+fn record(fixture: &Fixture, trace: &str, options: &[&str], command: &[&str]) -> Output {
+    let output = record_into(fixture, trace, options, command);
     assert!(output.status.success(), "{options:?}: {}", text(&output.stderr));
     output
 }
 
-/// The lines of a trace that these filters let pass.
-fn lines(world: &World, trace: &str, filters: &[&str]) -> Vec<String> {
-    let mut print = world.trackway(&["print", trace]);
+/// Returns the lines of a trace that these filters select.
+fn lines(fixture: &Fixture, trace: &str, filters: &[&str]) -> Vec<String> {
+    let mut print = fixture.trackway(&["print", trace]);
     for filter in filters {
         print.args(["--filter", filter]);
     }
@@ -40,8 +41,8 @@ fn lines(world: &World, trace: &str, filters: &[&str]) -> Vec<String> {
     text(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// What a line says that is the same in each run: the event, and its fields.
-fn what(line: &str) -> String {
+/// Returns the part of a line that is the same in each run: the event, and its fields.
+fn name_and_fields(line: &str) -> String {
     let (head, rest) = line.split_once(": { cpu_id").expect("an event's name");
     let name = head.rsplit(' ').next().expect("a word");
     let fields = rest.split_once("}, {").and_then(|(_, rest)| rest.split_once("}, "));
@@ -51,7 +52,7 @@ fn what(line: &str) -> String {
     format!("{name} {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// Those of the program's own calls: the loader calls the system, too.
+/// Returns the lines of the program's own calls; the loader makes system calls, too.
 fn own(lines: &[String]) -> Vec<String> {
     let is_own = |line: &&String| {
         line.contains("getpgid")
@@ -60,10 +61,10 @@ fn own(lines: &[String]) -> Vec<String> {
             || line.contains("entry_execve") && line.contains("\"/nowhere/")
             || POINTING.iter().any(|call| line.contains(call))
     };
-    lines.iter().filter(is_own).map(|line| what(line)).collect()
+    lines.iter().filter(is_own).map(|line| name_and_fields(line)).collect()
 }
 
-/// Calls that nobody makes but the program.
+/// Calls that only the program makes.
 const POINTING: [&str; 7] =
     ["entry_connect", "sendmsg", "entry_poll", "writev", "nanosleep", "newuname", "setgroups"];
 
@@ -72,8 +73,8 @@ fn tid(line: &str) -> u32 {
     rest.split_once(' ').and_then(|(tid, _)| tid.parse().ok()).expect("a number")
 }
 
-/// What is asked of each event, by its name in the kernel and in the trace.
-const ASKED: [(&str, &str, &[&str]); 12] = [
+/// Filters on each event, by its name in the kernel and in the trace.
+const FILTERS: [(&str, &str, &[&str]); 12] = [
     (
         "syscalls:sys_enter_getpgid",
         "syscall_entry_getpgid",
@@ -194,61 +195,64 @@ const ASKED: [(&str, &str, &[&str]); 12] = [
     ),
 ];
 
-/// What is asked of one of them besides, with other constants: so what it has read is elsewhere.
-const ASKED_BESIDES: (&str, &str) = ("execve", "contains(filename, \"prog\") && argv[1] != \"\"");
+/// Second filter on one of these events with other constants, so that the values that it reads lie
+/// elsewhere.
+const SECOND_FILTER: (&str, &str) = ("execve", "contains(filename, \"prog\") && argv[1] != \"\"");
 
-/// RUN a program that calls the system in one way, with filters on its calls, and without. EXPECT
-/// of each filter what it lets pass of the trace without, in that order.
+/// RUN a program that always makes the same system calls, with filters on them, and without. EXPECT
+/// of each filter the events that it passes of the trace without, in that order.
 #[test]
-fn what_the_kernel_lets_pass_is_what_the_trace_says() {
+fn kernel_filters_pass_the_events_that_print_selects() {
     const COUNT: &str = "1000";
-    let world = World::new("kernel-filter");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), COUNT, "1", "pointers"];
-    let events = ASKED.map(|(event, ..)| event).join(",");
+    let events = FILTERS.map(|(event, ..)| event).join(",");
     let kernel = ["--kernel", events.as_str()];
-    record(&world, "all", &kernel, &command);
-    let everything = own(&lines(&world, "all", &[]));
-    assert_eq!(everything.len(), 1000 * ASKED.len(), "{:?}", everything.first());
-    let rounds = ASKED.iter().map(|(.., asked)| asked.len()).max().expect("some");
+    record(&fixture, "all", &kernel, &command);
+    let everything = own(&lines(&fixture, "all", &[]));
+    assert_eq!(everything.len(), 1000 * FILTERS.len(), "{:?}", everything.first());
+    let rounds = FILTERS.iter().map(|(.., expressions)| expressions.len()).max().expect("some");
     let mut passed = BTreeSet::new();
     for round in 0..rounds {
-        let asked = ASKED.map(|(event, name, asked)| (event, name, asked[round % asked.len()]));
-        let (call, besides) = ASKED_BESIDES;
-        let filters = asked.map(|(event, _, expression)| format!("{event}: {expression}"));
-        let filters = [&filters[..], &[format!("sys_enter_{call}: {besides}")]].concat();
+        let expressions = FILTERS.map(|(event, name, expressions)| {
+            (event, name, expressions[round % expressions.len()])
+        });
+        let (call, second) = SECOND_FILTER;
+        let filters = expressions.map(|(event, _, expression)| format!("{event}: {expression}"));
+        let filters = [&filters[..], &[format!("sys_enter_{call}: {second}")]].concat();
         let given = filters.iter().flat_map(|filter| ["--filter", filter.as_str()]);
         let options: Vec<&str> = kernel.into_iter().chain(given).collect();
         let trace = format!("filtered-{round}");
-        let output = record(&world, &trace, &options, &command);
+        let output = record(&fixture, &trace, &options, &command);
         let talk = text(&output.stderr);
         assert!(talk.contains(" 0 lost, 0 overwritten"), "{talk}");
-        // Each fifth address is nowhere, and that is said.
+        // Each fifth address cannot be read, and the recorder reports that.
         assert!(talk.contains("(syscall_entry_connect 200"), "{talk}");
-        let ours = own(&lines(&world, &trace, &[]));
-        let filters = asked.map(|(_, name, expression)| format!("{name}: {expression}"));
-        let filters = [&filters[..], &[format!("syscall_entry_{call}: {besides}")]].concat();
+        let ours = own(&lines(&fixture, &trace, &[]));
+        let filters = expressions.map(|(_, name, expression)| format!("{name}: {expression}"));
+        let filters = [&filters[..], &[format!("syscall_entry_{call}: {second}")]].concat();
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-        let expected = own(&lines(&world, "all", &filters));
+        let expected = own(&lines(&fixture, "all", &filters));
         assert!(!expected.is_empty() && expected.len() < everything.len(), "{filters:?}");
         assert!(ours == expected, "{filters:?}\n{} {}", ours.len(), expected.len());
-        for (_, name, expression) in asked {
+        for (_, name, expression) in expressions {
             if ours.iter().any(|line| line.starts_with(name)) {
                 passed.insert((name, expression));
             }
         }
     }
     // All but two let something pass.
-    let asked: usize = ASKED.iter().map(|(.., asked)| asked.len()).sum();
-    assert_eq!(passed.len() + 2, asked, "{passed:?}");
+    let count: usize = FILTERS.iter().map(|(.., expressions)| expressions.len()).sum();
+    assert_eq!(passed.len() + 2, count, "{passed:?}");
 }
 
-/// RUN filters that are several about one event. EXPECT what all of them let pass; and of a filter
-/// without a pattern, on all events, those that have what it asks for.
+/// RUN several filters on one event. EXPECT the events that all of them pass; and of a filter
+/// without a pattern, on all events, those that have its fields.
 #[test]
 fn of_several_filters_all_must_let_an_event_pass() {
-    let world = World::new("kernel-filter-several");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-several");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "300"];
     let options = [
         "--kernel",
@@ -260,10 +264,10 @@ fn of_several_filters_all_must_let_an_event_pass() {
         "--filter",
         "pid < 1000000050",
     ];
-    let output = record(&world, "trace", &options, &command);
+    let output = record(&fixture, "trace", &options, &command);
     let talk = text(&output.stderr);
-    let all = lines(&world, "trace", &[]);
-    let numbers: Vec<String> = all.iter().map(|line| what(line)).collect();
+    let all = lines(&fixture, "trace", &[]);
+    let numbers: Vec<String> = all.iter().map(|line| name_and_fields(line)).collect();
     let expected = |number: u32| format!("syscall_entry_getpgid pid = {number} }}");
     let expected: Vec<String> =
         (1_000_000_000..1_000_000_050).filter(|number| number % 6 == 0).map(expected).collect();
@@ -274,23 +278,23 @@ fn of_several_filters_all_must_let_an_event_pass() {
     assert!(names.iter().all(|name| talk.contains(name)), "{talk}");
 }
 
-/// RUN threads with filters on who they are. EXPECT the events of those that are meant.
+/// RUN threads with filters on their identity. EXPECT the events of the selected threads.
 #[test]
 fn filters_know_whose_an_event_is() {
     const COUNT: usize = 200;
-    let world = World::new("kernel-filter-whose");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-whose");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "200", "4"];
     let run = |expression: &str| {
         let filter = format!("syscalls:sys_enter_getpgid: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
         let trace = format!("trace-{}", expression.len());
-        let output = record(&world, &trace, &options, &command);
+        let output = record(&fixture, &trace, &options, &command);
         let threads = text(&output.stdout);
         let threads: Vec<u32> = threads.lines().map(|line| line.parse().expect("one")).collect();
         assert_eq!(threads.len(), 4);
-        let lines = lines(&world, &trace, &[]);
-        fs::remove_dir_all(world.path(&trace)).expect("a trace");
+        let lines = lines(&fixture, &trace, &[]);
+        fs::remove_dir_all(fixture.path(&trace)).expect("a trace");
         (lines, threads)
     };
     let (lines, threads) = run("$ctx.tid % 2 == 0");
@@ -310,42 +314,42 @@ fn filters_know_whose_an_event_is() {
     assert!(others.iter().all(|line| !line.contains("{ cpu_id = 0 }")));
 }
 
-/// RUN filters that go by chance, and by time. EXPECT about as many as they say, or exactly; and
-/// what CPUs count together.
+/// RUN filters by chance, and by time. EXPECT the requested rate, roughly or exactly; and counts
+/// over all CPUs.
 #[test]
 fn samples_rates_and_counts_are_of_all_cpus_together() {
-    let world = World::new("kernel-filter-some");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-some");
+    let Some(program) = program(&fixture) else { return };
     let count = |expression: &str| {
         let filter = format!("syscalls:sys_enter_getpgid: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
         let trace = format!("trace-{}", expression.len());
         let command = [program.to_str().expect("a path"), "5000", "4"];
-        record(&world, &trace, &options, &command);
-        lines(&world, &trace, &[]).len()
+        record(&fixture, &trace, &options, &command);
+        lines(&fixture, &trace, &[]).len()
     };
     let sampled = count("sample(1/4)");
     assert!((4000..6000).contains(&sampled), "{sampled}");
     // (Of an interval of a day, or of two.)
     let passed = count("rate(7/100000s)");
     assert!(passed == 7 || passed == 14, "{passed}");
-    // Four threads, on whatever CPUs, have one counter.
+    // Four threads, on any CPUs, share one counter.
     assert_eq!(count("count() % 100 == 7"), 200);
     assert_eq!(count("pid > 5 && count() < 1234"), 1234);
 }
 
-/// RUN the same program beside one that does the same. EXPECT only the command's calls; of the
-/// whole system both, or those that are meant.
+/// RUN the same program at the same time as another that does the same. EXPECT only the command's
+/// calls; of the whole system both, or the selected ones.
 #[test]
 fn filters_go_with_the_command_alone_and_with_everything() {
-    let world = World::new("kernel-filter-system");
-    let Some(program) = program(&world) else { return };
-    // Others may run this test, or another one, at the same time.
+    let fixture = Fixture::new("kernel-filter-system");
+    let Some(program) = program(&fixture) else { return };
+    // This test or another one may run at the same time elsewhere.
     let name = format!("ours-{}", std::process::id());
-    let (ours, noise) = (world.path(&name), world.path("noise"));
+    let (ours, noise) = (fixture.path(&name), fixture.path("noise"));
     copy_program(&program, &ours);
     copy_program(&program, &noise);
-    // The command runs until the others have called as often as it has, twice.
+    // The command runs until the other programs have made as many calls, twice.
     let run = |trace: &str, options: &[&str]| {
         let (begun, enough) = (format!("{trace}-begun"), format!("{trace}-enough"));
         let script = format!(
@@ -355,22 +359,22 @@ fn filters_go_with_the_command_alone_and_with_everything() {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !world.path(&begun).exists() && !ended.load(Ordering::Relaxed) {
+                while !fixture.path(&begun).exists() && !ended.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 for _ in 0..2 {
-                    assert!(world.command(&noise).arg("20").status().expect("it runs").success());
+                    assert!(fixture.command(&noise).arg("20").status().expect("it runs").success());
                 }
-                fs::write(world.path(&enough), "").expect("a file");
+                fs::write(fixture.path(&enough), "").expect("a file");
             });
             let options = [&["--kernel", "syscalls:sys_enter_getpgid"], options].concat();
-            let mut command = world.trackway(&["record", "-o", trace]);
+            let mut command = fixture.trackway(&["record", "-o", trace]);
             let output = command.args(options).args(["--", "sh", "-c", &script]).output();
             ended.store(true, Ordering::Relaxed);
             let output = output.expect("trackway runs");
             assert!(output.status.success(), "{}", text(&output.stderr));
         });
-        lines(&world, trace, &[])
+        lines(&fixture, trace, &[])
     };
     let one = "sys_enter_getpgid: pid == 1000000007";
     let ours = run("ours", &["--filter", one]);
@@ -382,45 +386,45 @@ fn filters_go_with_the_command_alone_and_with_everything() {
     assert!(both.len() == 1 && both[0].contains("1000000007"), "{both:?}");
 }
 
-/// RUN far more calls than there is room for, none of which a filter lets pass. EXPECT nothing to
-/// be recorded, and nothing to be lost.
+/// RUN far more calls than there is room for, all of which a filter drops. EXPECT no recorded
+/// event, and none lost.
 #[test]
-fn what_is_not_wanted_is_not_lost() {
-    let world = World::new("kernel-filter-lost");
-    let Some(program) = program(&world) else { return };
+fn filtered_events_are_not_counted_as_lost() {
+    let fixture = Fixture::new("kernel-filter-lost");
+    let Some(program) = program(&fixture) else { return };
     let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "128K", "--filter"];
     let command = [program.to_str().expect("a path"), "100000"];
     let filter = ["syscalls:getpgid: pid < 5"];
-    let output = record(&world, "trace", &[&options[..], &filter].concat(), &command);
+    let output = record(&fixture, "trace", &[&options[..], &filter].concat(), &command);
     let talk = text(&output.stderr);
     assert!(talk.contains("kernel: 0 events recorded, 0 lost, 0 overwritten"), "{talk}");
-    assert!(lines(&world, "trace", &[]).is_empty());
+    assert!(lines(&fixture, "trace", &[]).is_empty());
 }
 
-/// RUN filters that search long texts, while the timer interrupts them, and its events are asked by
-/// a filter with the same constants. EXPECT each text to be found, and events from within.
+/// RUN filters that search long strings, while the timer interrupts them and a filter with the same
+/// constants decides on its events. EXPECT each string to be found, and events from within.
 #[test]
-fn who_interrupts_a_filter_has_a_frame_of_his_own() {
+fn interrupts_of_a_filter_have_their_own_frame() {
     const COUNT: usize = 20_000;
-    let world = World::new("kernel-filter-nested");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-nested");
+    let Some(program) = program(&fixture) else { return };
     let part = format!("\"{}b\"", "a".repeat(24));
     let open = format!("syscalls:sys_enter_openat: contains(filename, {part})");
     let timer = format!("hrtimer_expire_entry: contains($ctx.procname, {part}) || now > 0");
     let kernel = "syscalls:sys_enter_openat,timer:hrtimer_expire_entry";
     let options = ["--kernel", kernel, "--system", "--filter", &open, "--filter", &timer];
     let command = [program.to_str().expect("a path"), "20000", "1", "search"];
-    let output = record(&world, "trace", &options, &command);
+    let output = record(&fixture, "trace", &options, &command);
     // Others may run this test at the same time.
     let thread = text(&output.stdout).trim().parse::<u32>().expect("its number");
-    let mut lines = lines(&world, "trace", &[]);
+    let mut lines = lines(&fixture, "trace", &[]);
     lines.retain(|line| tid(line) == thread);
     let found = lines.iter().filter(|line| line.contains("aaab\"")).count();
     let opened = lines.iter().filter(|line| line.contains("entry_openat")).count();
     // (A name that cannot be read is no reason to leave an event out.)
     let unread = lines.iter().filter(|line| line.contains("filename = \"\"")).count();
     assert_eq!((found, opened - unread), (COUNT / 2, COUNT / 2));
-    let inner = fs::read_dir(world.path("trace/kernel")).expect("a trace").flatten();
+    let inner = fs::read_dir(fixture.path("trace/kernel")).expect("a trace").flatten();
     let is_inner = |entry: &fs::DirEntry| {
         entry.file_name().to_string_lossy().starts_with("kernel1")
             && entry.metadata().is_ok_and(|file| file.len() > 0)
@@ -428,21 +432,21 @@ fn who_interrupts_a_filter_has_a_frame_of_his_own() {
     assert!(inner.filter(is_inner).count() > 0, "nothing was interrupted");
 }
 
-/// RUN calls with a name that cannot be read, with none, and with one. EXPECT of a filter on names
-/// that it lets the first pass, whatever it was, and judges the others; and to be told of it.
+/// RUN calls with a name that cannot be read, with none, and with one. EXPECT that a filter on
+/// names passes the first, whatever it was, with a message, and judges the others.
 #[test]
 fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
-    let world = World::new("kernel-filter-unread");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-unread");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "unread"];
     let names = |pattern: &str| {
         let filter = format!("syscalls:sys_enter_openat: filename == \"{pattern}\"");
         let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
         let trace = format!("trace-{}", pattern.len());
-        let talk = text(&record(&world, &trace, &options, &command).stderr);
+        let talk = text(&record(&fixture, &trace, &options, &command).stderr);
         let told = "a filter asks for was not in memory (syscall_entry_openat ";
         assert!(talk.contains(told), "{talk}");
-        let lines = lines(&world, &trace, &[]);
+        let lines = lines(&fixture, &trace, &[]);
         let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
         let name = |line: &String| {
             line.split("filename = ")
@@ -458,12 +462,12 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     assert_eq!(names(""), ["\"\"", "\"\""]);
 }
 
-/// RUN calls with a name that cannot be read, with filters that ask for more than the name. EXPECT
-/// that the rest is asked all the same: what it says no to does not pass.
+/// RUN calls with a name that cannot be read, with filters on more than the name. EXPECT that the
+/// rest of the filter is still evaluated: events for which it is false do not pass.
 #[test]
 fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
-    let world = World::new("kernel-filter-rest");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-rest");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "unread"];
     // How many of three calls: a name that cannot be read, none, and /nowhere/a.
     for (number, (expression, count)) in [
@@ -482,26 +486,30 @@ fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
         let filter = format!("syscalls:sys_enter_openat: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
         let trace = format!("trace-{number}");
-        record(&world, &trace, &options, &command);
-        let lines = lines(&world, &trace, &[]);
+        record(&fixture, &trace, &options, &command);
+        let lines = lines(&fixture, &trace, &[]);
         let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
         assert_eq!(ours.count(), count, "{expression}");
     }
 }
 
-/// RUN calls with names that are long, and longer than what is recorded. EXPECT filters to be asked
-/// what is recorded of them.
+/// RUN calls with long names, and with names longer than the recorded part. EXPECT filters to judge
+/// the recorded part.
 #[test]
 fn texts_are_asked_as_they_are_recorded() {
-    let world = World::new("kernel-filter-long");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-long");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "long"];
     let kernel = ["--kernel", "syscalls:sys_enter_openat"];
-    record(&world, "all", &kernel, &command);
+    record(&fixture, "all", &kernel, &command);
     let ours = |lines: Vec<String>| -> Vec<String> {
-        lines.iter().filter(|line| line.contains("dfd = -77,")).map(|line| what(line)).collect()
+        lines
+            .iter()
+            .filter(|line| line.contains("dfd = -77,"))
+            .map(|line| name_and_fields(line))
+            .collect()
     };
-    let all = ours(lines(&world, "all", &[]));
+    let all = ours(lines(&fixture, "all", &[]));
     assert_eq!(all.len(), 2, "{all:?}");
     for (number, expression) in
         ["ends_with(filename, \"ab\")", "length(filename) > 600", "filename == \"*aaa\""]
@@ -510,21 +518,22 @@ fn texts_are_asked_as_they_are_recorded() {
     {
         let filter = format!("sys_enter_openat: {expression}");
         let trace = format!("trace-{number}");
-        record(&world, &trace, &[&kernel[..], &["--filter", &filter]].concat(), &command);
-        let passed = ours(lines(&world, &trace, &[]));
+        record(&fixture, &trace, &[&kernel[..], &["--filter", &filter]].concat(), &command);
+        let passed = ours(lines(&fixture, &trace, &[]));
         let filter = format!("syscall_entry_openat: {expression}");
-        let expected = ours(lines(&world, "all", &[&filter]));
+        let expected = ours(lines(&fixture, "all", &[&filter]));
         assert!(expected.len() == 1 && passed == expected, "{filter}: {passed:?} {expected:?}");
     }
 }
 
-/// RUN filters on arrays of a tracepoint, and on texts in its record. EXPECT what they say.
+/// RUN filters on arrays of a tracepoint, and on strings in its record. EXPECT the events for which
+/// they are true.
 #[test]
 fn arrays_and_texts_of_tracepoints_are_asked() {
-    let world = World::new("kernel-filter-arrays");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-arrays");
+    let Some(program) = program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "100"];
-    let asked = [
+    let expressions = [
         ("raw_syscalls:sys_enter", "any(args == 1000000005) && args[0] > 7", 1),
         (
             "raw_syscalls:sys_enter",
@@ -535,17 +544,17 @@ fn arrays_and_texts_of_tracepoints_are_asked() {
         ("sched:sched_process_exec", "filename == \"*/unfiltered\"", 0),
         ("sched:sched_process_exit", "comm == \"filtered\" && prio > 0", 1),
     ];
-    for (number, (event, expression, count)) in asked.into_iter().enumerate() {
+    for (number, (event, expression, count)) in expressions.into_iter().enumerate() {
         let filter = format!("{event}: {expression}");
         let trace = format!("trace-{number}");
         let options = ["--kernel", event, "--filter", &filter];
-        record(&world, &trace, &options, &command);
-        let lines = lines(&world, &trace, &[]);
+        record(&fixture, &trace, &options, &command);
+        let lines = lines(&fixture, &trace, &[]);
         assert_eq!(lines.len(), count, "{filter}: {lines:?}");
     }
 }
 
-/// RUN a filter in C, with a text of the event's and state. EXPECT what it takes.
+/// RUN a filter in C, with a string of the event and with state. EXPECT the events that it passes.
 #[test]
 fn filters_in_c_are_asked_in_the_kernel() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
@@ -557,53 +566,53 @@ fn filters_in_c_are_asked_in_the_kernel() {
         if (frame->flags & 1 || frame->tid <= 0) return 0;\n\
         return trackway_string_ends_with(frame, frame->filename, TRACKWAY_STRING(\"/b.so\")) &&\n\
         trackway_count(frame, 0) % 2 == 1; }\n";
-    let world = World::new("kernel-filter-c");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-filter-c");
+    let Some(program) = program(&fixture) else { return };
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    fs::write(world.path("some.c"), FILTER).expect("a file");
+    fs::write(fixture.path("some.c"), FILTER).expect("a file");
     let include = format!("-I{}", source_dir().join("include").display());
-    let mut clang = world.command("clang");
+    let mut clang = fixture.command("clang");
     clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", "some.c"]);
     let built = clang.output().expect("it runs");
     assert!(built.status.success(), "{}", text(&built.stderr));
     let options = ["--kernel", "syscalls:openat", "--filter-object"];
     let command = [program.to_str().expect("a path"), "100"];
-    record(&world, "trace", &[&options[..], &["syscalls:openat: some.o"]].concat(), &command);
-    let lines = lines(&world, "trace", &[]);
+    record(&fixture, "trace", &[&options[..], &["syscalls:openat: some.o"]].concat(), &command);
+    let lines = lines(&fixture, "trace", &[]);
     let is_meant = |line: &String| line.contains("filename = \"/nowhere/b.so\"");
     assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
 }
 
-/// RUN a filter in C for calls whose list of texts is too short for one. EXPECT the same calls of
-/// the kernel and of print, and none whose text is there, or empty.
+/// RUN a filter in C for calls whose list of strings is too short for one. EXPECT the same calls
+/// from the kernel and from print, and none whose string is present or empty.
 #[test]
 fn filters_in_c_tell_absent_texts_from_empty_ones() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
         struct called { trackway_string third; };\n\
         #define TRACKWAY_NEEDS_called \"string argv[2]\\n\"\n\
         TRACKWAY_FILTER(called, frame) { return TRACKWAY_IS_ABSENT(frame->third); }\n";
-    let world = World::new("kernel-filter-absent");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-filter-absent");
+    if !has_kernel_events(&fixture) {
         return;
     }
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    fs::write(world.path("absent.c"), FILTER).expect("a file");
+    fs::write(fixture.path("absent.c"), FILTER).expect("a file");
     let include = format!("-I{}", source_dir().join("include").display());
-    let mut clang = world.command("clang");
+    let mut clang = fixture.command("clang");
     let built = clang.args(["-O2", "-target", "bpf", &include, "-c", "absent.c"]).output();
     let built = built.expect("it runs");
     assert!(built.status.success(), "{}", text(&built.stderr));
     let kernel = ["--kernel", "syscalls:sys_enter_execve"];
     let script = "/bin/true; /bin/true a; /bin/true a ''; /bin/true a b; /bin/true";
     let command = ["sh", "-c", script];
-    record(&world, "all", &kernel, &command);
+    record(&fixture, "all", &kernel, &command);
     let options = [&kernel[..], &["--filter-object", "absent.o"]].concat();
-    record(&world, "absent", &options, &command);
-    let mut print = world.trackway(&["print", "--filter-object", "absent.o", "all"]);
+    record(&fixture, "absent", &options, &command);
+    let mut print = fixture.trackway(&["print", "--filter-object", "absent.o", "all"]);
     let output = print.output().expect("it runs");
     let printed: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
     let of_true = |lines: &[String]| -> Vec<String> {
@@ -615,23 +624,23 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
     let expected =
         [" [0] = \"/bin/true\"", " [0] = \"/bin/true\", [1] = \"a\"", " [0] = \"/bin/true\""];
     assert_eq!(of_true(&printed), expected);
-    assert_eq!(of_true(&lines(&world, "absent", &[])), expected);
+    assert_eq!(of_true(&lines(&fixture, "absent", &[])), expected);
 }
 
-/// RUN filters that cannot be meant, or that the kernel cannot ask. EXPECT to be told where and
-/// why, before the command runs.
+/// RUN invalid filters, and filters that the kernel cannot evaluate. EXPECT a refusal with position
+/// and reason, before the command runs.
 #[test]
-fn what_makes_no_sense_is_said_before_the_command_runs() {
-    let world = World::new("kernel-filter-refused");
-    if program(&world).is_none() {
+fn invalid_filters_are_refused_before_the_command_runs() {
+    let fixture = Fixture::new("kernel-filter-refused");
+    if program(&fixture).is_none() {
         return;
     }
     let refused = |kernel: &str, filter: &str| {
-        let mut record = world.trackway(&["record", "-o", "trace", "--kernel", kernel]);
+        let mut record = fixture.trackway(&["record", "-o", "trace", "--kernel", kernel]);
         record.args(["--filter", filter, "--", "touch", "ran"]);
         let output = record.output().expect("trackway runs");
         assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
-        assert!(!world.path("ran").exists() && !world.path("trace").exists());
+        assert!(!fixture.path("ran").exists() && !fixture.path("trace").exists());
         text(&output.stderr)
     };
     let told = [
@@ -651,7 +660,7 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
         ("size > 5", "^^^^\nunknown field 'size'"),
         ("size > 5", "hint: if it is not about the kernel's events, say which: PATTERN: EXPR"),
         ("sched_switch: next_prio <", "^\n"),
-        // A filter for nothing would let everything pass.
+        // A filter without an event would let all events pass.
         ("sched:sched_migrate_task: prio > 3", "not recorded\nhint: --kernel 'sched:sched_mig"),
         (
             "syscalls:opennat: ret < 0",
@@ -673,12 +682,12 @@ fn what_makes_no_sense_is_said_before_the_command_runs() {
         let talk = refused("syscalls:openat,sched_wakeup", filter);
         assert!(talk.contains(why), "{filter}: {talk}");
     }
-    // Of a program's events nothing is known here; they are left alone.
+    // The recorder has no user events to check the filter against; it accepts the filter.
     let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
-    let talk = text(&record(&world, "trace", &options, &["true"]).stderr);
-    // What only the kernel's events have may be asked of all.
+    let talk = text(&record(&fixture, "trace", &options, &["true"]).stderr);
+    // A filter on all events may use contexts that only kernel events have.
     let options = ["--kernel", "syscalls:openat", "--filter", "$ctx.tid > 0 && $ctx.cpu_id >= 0"];
-    let of_all = text(&record(&world, "trace", &options, &["true"]).stderr);
+    let of_all = text(&record(&fixture, "trace", &options, &["true"]).stderr);
     assert!(of_all.contains("kernel: ") && !of_all.contains("kernel: 0 events"), "{of_all}");
     assert!(
         talk.contains("'myapp:*: size > 5' is about no event that is known, neither"),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Calls the system COUNT times in each of THREADS threads, always in the same way; then each thread
- * says which it was. filtered COUNT [THREADS]. With "search" behind it: opens nothing but names of
- * 200 times the same letter, and a "b" or a "c"; with "unread", names that cannot be read, and one
- * that can; with "long", names of 600 and of 2,000 bytes; with "pointers", calls besides that get
- * addresses of sockets, structures, vectors and texts, and fail. */
+/* Makes the same system calls COUNT times in each of THREADS threads; then each thread prints its
+ * name and number. filtered COUNT [THREADS]. Followed by "search": opens only names of 200 times
+ * the same letter, and a "b" or a "c"; by "unread": names that cannot be read, and one that can; by
+ * "long": names of 600 and of 2,000 bytes; by "pointers": additional calls with addresses of
+ * sockets, structures, vectors and strings, which fail. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static void *calls(void *unused)
     return unused;
 }
 
-/* No descriptor is -1: calls fail, but are seen with what they point to. */
+/* No descriptor is -1: calls fail, but are recorded with their arguments. */
 static void connects(uint32_t i)
 {
     struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(80 + i % 3) };

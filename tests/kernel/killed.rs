@@ -1,9 +1,9 @@
-//! The recorder of the kernel's events is killed while it records: nothing of it stays in the
-//! kernel, what it had written is a whole trace, and recovery says what there is not.
+//! Death of a recorder of kernel events while it records: nothing of it stays in the kernel, the
+//! written part is a complete trace, and recovery reports the missing part.
 //!
-//! Its programs and maps are known by the numbers that the kernel gives them, read from the
-//! recorder's own descriptors while it lives: so what others have in the kernel meanwhile does not
-//! matter, and a test that looked at nothing cannot pass. No number is given twice: they count up.
+//! Its programs and maps are identified by the kernel's numbers, read from the recorder's own
+//! descriptors while it lives. So other processes' objects do not matter, and a test that finds no
+//! objects cannot pass. The kernel counts the numbers up and never uses one twice.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use trackway_tests::steps::{is_running, send, wait_for};
-use trackway_tests::{World, build_dir, has, has_kernel_events, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, skipped};
 
 /// Kinds of things that bpf(2) keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// What stands before the number in /proc/PID/fdinfo.
+    /// Returns the word before the number in /proc/PID/fdinfo.
     const fn word(self) -> &'static str {
         match self {
             Self::Program => "prog_id:",
@@ -47,14 +47,14 @@ impl Kind {
 /// Something that the kernel keeps, by its number.
 type Thing = (Kind, u32);
 
-/// All that the kernel keeps now, of everybody.
-fn kept() -> BTreeSet<Thing> {
+/// Returns all BPF objects of the machine.
+fn kernel_objects() -> BTreeSet<Thing> {
     let mut all = BTreeSet::new();
     for kind in Kind::ALL {
         // `start_id`, `next_id`, `open_flags` of `union bpf_attr`.
         let mut attribute = [0_u32; 3];
         loop {
-            // SAFETY: the attribute is as long as is said, and the kernel writes only there.
+            // SAFETY: the attribute has the passed length, and the kernel writes only there.
             let result = unsafe {
                 libc::syscall(
                     libc::SYS_bpf,
@@ -75,8 +75,8 @@ fn kept() -> BTreeSet<Thing> {
     all
 }
 
-/// What a process holds by its descriptors.
-fn held(pid: u32) -> BTreeSet<Thing> {
+/// Returns the BPF objects that a process holds by its descriptors.
+fn open_objects(pid: u32) -> BTreeSet<Thing> {
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
         // A descriptor may be closed meanwhile.
@@ -90,7 +90,7 @@ fn held(pid: u32) -> BTreeSet<Thing> {
     all
 }
 
-/// Folders of private tracefs instances of ours, and mounts of tracefs, with their numbers.
+/// Returns Trackway's private tracefs instances and its mounts of tracefs, with their numbers.
 fn named() -> BTreeSet<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let is_ours = |line: &&str| line.contains("trackway");
@@ -104,24 +104,26 @@ fn named() -> BTreeSet<String> {
 }
 
 /// A recorder, and the program that it records, as long as they live.
-struct Scene<'world> {
-    world: &'world World,
+struct Scene<'fixture> {
+    fixture: &'fixture Fixture,
     recorder: Child,
     program: u32,
 }
 
-impl<'world> Scene<'world> {
-    /// Starts it; `None` (said so) where the kernel's events cannot be recorded.
-    fn start(world: &'world World, options: &[&str]) -> Option<Self> {
-        if !has_kernel_events(world) {
+impl<'fixture> Scene<'fixture> {
+    /// Starts a recorder; returns `None`, after printing the reason, where kernel events cannot be
+    /// recorded.
+    fn start(fixture: &'fixture Fixture, options: &[&str]) -> Option<Self> {
+        if !has_kernel_events(fixture) {
             return None;
         }
-        let program = world.compile_file("kernel/paced.c", false, &[]);
-        let mut record = world.trackway(&["record", "--kernel", "syscalls:getpgid", "-o", "trace"]);
+        let program = fixture.compile_file("kernel/paced.c", false, &[]);
+        let mut record =
+            fixture.trackway(&["record", "--kernel", "syscalls:getpgid", "-o", "trace"]);
         record.args(options).arg("--").arg(program);
         record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let recorder = record.spawn().expect("trackway runs");
-        let mut scene = Self { world, recorder, program: 0 };
+        let mut scene = Self { fixture, recorder, program: 0 };
         let pid = scene.recorder.id();
         wait_for("the program", || {
             scene.program = child_of(pid).unwrap_or(0);
@@ -130,28 +132,29 @@ impl<'world> Scene<'world> {
         Some(scene)
     }
 
-    /// Bytes of the kernel's streams so far.
+    /// Returns the number of bytes in the kernel's streams so far.
     fn written(&self) -> u64 {
-        let entries = fs::read_dir(self.world.path("trace/kernel")).into_iter().flatten().flatten();
+        let entries =
+            fs::read_dir(self.fixture.path("trace/kernel")).into_iter().flatten().flatten();
         let streams = entries.filter(|entry| entry.file_name() != "metadata");
         streams.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
     /// Kills the recorder, and waits until nothing of it is left in the kernel.
     fn kill(&mut self) {
-        let ours = held(self.recorder.id());
+        let ours = open_objects(self.recorder.id());
         let count = |kind: Kind| ours.iter().filter(|thing| thing.0 == kind).count();
-        // One each for entry and exit of calls, and that of the scope; buffers and others.
+        // One each for entry and exit of calls, and one for the scope; buffers and others.
         assert!(count(Kind::Program) >= 3 && count(Kind::Map) >= 3, "{ours:?}");
-        assert!(ours.is_subset(&kept()), "the kernel lists what is held: {ours:?}");
+        assert!(ours.is_subset(&kernel_objects()), "the kernel lists what is held: {ours:?}");
         send(self.recorder.id().cast_signed(), libc::SIGKILL);
         self.recorder.wait().expect("it ends");
-        wait_for("the kernel to forget all of it", || kept().is_disjoint(&ours));
+        wait_for("the kernel to forget all of it", || kernel_objects().is_disjoint(&ours));
         assert!(is_running(self.program), "the program goes on");
     }
 
     fn recover(&self) -> String {
-        let output = self.world.trackway(&["recover"]).output().expect("it runs");
+        let output = self.fixture.trackway(&["recover"]).output().expect("it runs");
         let talk = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{talk}");
         talk
@@ -162,7 +165,7 @@ impl Drop for Scene<'_> {
     fn drop(&mut self) {
         send(self.recorder.id().cast_signed(), libc::SIGKILL);
         let _ = self.recorder.wait();
-        // It is nobody's child any more, but its name is its own: it was compiled in this world.
+        // The program is an orphan, but its name identifies it: it was compiled in this fixture.
         if self.program != 0 && is_named(self.program, "paced") {
             send(self.program.cast_signed(), libc::SIGKILL);
         }
@@ -179,10 +182,11 @@ fn is_named(pid: u32, name: &str) -> bool {
     found.trim_end() == name
 }
 
-/// What print has of the trace; as babeltrace2, where there is one.
-fn lines(world: &World) -> Vec<String> {
-    let trace = world.path("trace");
-    let printed = world.print(&trace);
+/// Returns the lines that `print` writes of the trace. Where babeltrace2 is installed, they must be
+/// the same as its lines.
+fn lines(fixture: &Fixture) -> Vec<String> {
+    let trace = fixture.path("trace");
+    let printed = fixture.print(&trace);
     if has("babeltrace2") {
         let mut babeltrace = Command::new("babeltrace2");
         let theirs = babeltrace.arg(&trace).output().expect("it runs");
@@ -192,24 +196,24 @@ fn lines(world: &World) -> Vec<String> {
     printed.lines().map(str::to_owned).collect()
 }
 
-/// Whether a folder has something that the kernel wrote.
+/// Returns true if a folder has a trace of the kernel.
 fn has_metadata(trace: &Path) -> bool {
     trace.join("kernel/metadata").is_file()
 }
 
-/// KILL a recorder that has written a lot. EXPECT its programs and maps to go, that no instance or
-/// mount stays, and every call from the first to the last one that it wrote, entry and exit; and to
-/// be told that there is no more.
+/// KILL a recorder that has written a lot. EXPECT its programs and maps to go, no remaining
+/// instance or mount, every call from the first to the last written one, entry and exit, and a
+/// message that later ones are missing.
 #[test]
 fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
-    let world = World::new("kernel-killed");
+    let fixture = Fixture::new("kernel-killed");
     let before = named();
-    let Some(mut scene) = Scene::start(&world, &["--buffer-size=32M"]) else { return };
+    let Some(mut scene) = Scene::start(&fixture, &["--buffer-size=32M"]) else { return };
     wait_for("some sub-buffers", || scene.written() > 8 << 16);
     scene.kill();
     wait_for("instances and mounts to be as before", || named().is_subset(&before));
     for when in ["killed", "recovered"] {
-        let lines = lines(&world);
+        let lines = lines(&fixture);
         assert!(lines.len() > 10_000, "{when}: {} lines", lines.len());
         for (number, line) in lines.iter().enumerate() {
             let expected = match number % 2 {
@@ -225,37 +229,37 @@ fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
     }
 }
 
-/// KILL a flight recorder, which had written nothing yet. EXPECT a trace that readers take, with no
-/// event of the kernel's, and to be told so.
+/// KILL a flight recorder that has written nothing yet. EXPECT a valid trace without kernel events,
+/// and a message about that.
 #[test]
 fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
-    let world = World::new("kernel-killed-flight");
-    let Some(mut scene) = Scene::start(&world, &["--flight-recorder"]) else { return };
-    assert!(has_metadata(&world.path("trace")));
+    let fixture = Fixture::new("kernel-killed-flight");
+    let Some(mut scene) = Scene::start(&fixture, &["--flight-recorder"]) else { return };
+    assert!(has_metadata(&fixture.path("trace")));
     scene.kill();
     let talk = scene.recover();
     assert!(talk.contains("what was in buffers when the recorder was killed"), "{talk}");
-    assert_eq!(lines(&world), Vec::<String>::new());
+    assert_eq!(lines(&fixture), Vec::<String>::new());
 }
 
-/// INTERRUPT a recorder that is still preparing. EXPECT it to end by the signal, to say what is
-/// left behind, no command and no trace, and what it had in the kernel to go by itself.
+/// INTERRUPT a recorder that is still preparing. EXPECT it to end by the signal, to report what it
+/// left behind, no command and no trace, and its kernel objects to go by themselves.
 #[test]
-fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
+fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
     /// It may be through before it is interrupted.
     const TRIES: usize = 20;
-    /// More than it has for a moment, to find out what it may do; far fewer than it will have.
+    /// More than it has for a moment while it tests its rights; far fewer than it will have.
     const SOME: usize = 20;
-    let world = World::new("kernel-interrupted");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-interrupted");
+    if !has_kernel_events(&fixture) {
         return;
     }
     for _ in 0..TRIES {
-        let mut record = world.trackway(&["record", "--kernel", "*", "-o", "trace"]);
+        let mut record = fixture.trackway(&["record", "--kernel", "*", "-o", "trace"]);
         record.args(["--", "touch", "ran"]).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut recorder = record.spawn().expect("trackway runs");
         let pid = recorder.id();
-        // It goes on between looks alone, however long one takes.
+        // The recorder goes on only between checks, however long one takes.
         wait_for("some tracepoints", || {
             send(pid.cast_signed(), libc::SIGSTOP);
             let is_there = tracepoints(pid) > SOME || !matches!(recorder.try_wait(), Ok(None));
@@ -264,8 +268,8 @@ fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
             }
             is_there
         });
-        let ours = held(pid);
-        // Not SIGINT: what a shell starts in the background ignores that.
+        let ours = open_objects(pid);
+        // Not SIGINT: a shell's background processes ignore it.
         send(pid.cast_signed(), libc::SIGTERM);
         send(pid.cast_signed(), libc::SIGCONT);
         let output = recorder.wait_with_output().expect("it ends");
@@ -277,28 +281,31 @@ fn who_is_interrupted_while_it_prepares_leaves_the_rest_to_the_kernel() {
         let is_said =
             talk.contains("a process 'trackway-detach' waits until the kernel has let go");
         assert!(is_said, "{talk}");
-        assert!(!ours.is_empty() && !world.path("ran").exists() && !world.path("trace").exists());
-        wait_for("the kernel to forget all of it", || kept().is_disjoint(&ours));
+        assert!(
+            !ours.is_empty() && !fixture.path("ran").exists() && !fixture.path("trace").exists()
+        );
+        wait_for("the kernel to forget all of it", || kernel_objects().is_disjoint(&ours));
         return;
     }
     panic!("it was never interrupted in time");
 }
 
 /// KILL a recorder of many tracepoints, and RECORD at once. EXPECT the next recording to be
-/// whole, though the kernel is still at it, and the first one's trace to be completed.
+/// complete, though the kernel is still releasing the first, and the first trace to be completed.
 #[test]
-fn who_records_while_the_kernel_lets_go_of_another_misses_nothing() {
-    /// Some are read from their arguments, and have no tracepoint to let go of.
+fn a_recorder_misses_nothing_while_the_kernel_releases_another() {
+    /// Some are read from their arguments, without a tracepoint to release.
     const MANY: &str = "b*,k*";
-    let world = World::new("kernel-leaving");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-leaving");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile_file("kernel/paced.c", false, &[]);
-    let mut record = world.trackway(&["record", "--kernel", MANY, "--kernel-only", "-o", "trace"]);
+    let program = fixture.compile_file("kernel/paced.c", false, &[]);
+    let mut record =
+        fixture.trackway(&["record", "--kernel", MANY, "--kernel-only", "-o", "trace"]);
     record.arg("--").arg(&program).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let recorder = record.spawn().expect("trackway runs");
-    let mut scene = Scene { world: &world, recorder, program: 0 };
+    let mut scene = Scene { fixture: &fixture, recorder, program: 0 };
     let pid = scene.recorder.id();
     wait_for("the program", || {
         scene.program = child_of(pid).unwrap_or(0);
@@ -307,28 +314,30 @@ fn who_records_while_the_kernel_lets_go_of_another_misses_nothing() {
     let count = tracepoints(pid);
     assert!(count > 50, "{count}");
     send(pid.cast_signed(), libc::SIGKILL);
-    let mut next = world.trackway(&["record", "--kernel", "syscalls:getpid,sched_process_exec"]);
+    let mut next = fixture.trackway(&["record", "--kernel", "syscalls:getpid,sched_process_exec"]);
     next.args(["--kernel-only", "-o", "next", "--", "sh", "-c", "exec true"]);
     let output = next.output().expect("it runs");
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{talk}");
-    let printed = world.print(&world.path("next"));
+    let printed = fixture.print(&fixture.path("next"));
     assert_eq!(printed.matches(" sched_process_exec: ").count(), 2, "{printed}");
-    // By whoever came next, or now, if it was still being let go of then.
+    // The next command completed the trace; or this one does, if the kernel was still releasing the
+    // recorder then.
     scene.recorder.wait().expect("it ends");
-    let output = world.trackway(&["recover", "trace"]).output().expect("it runs");
+    let output = fixture.trackway(&["recover", "trace"]).output().expect("it runs");
     assert!(output.status.success());
-    assert!(world.path("trace/kernel/trackway/complete").is_file());
+    assert!(fixture.path("trace/kernel/trackway/complete").is_file());
 }
 
-/// Tracepoints that a process has open.
+/// Returns the number of tracepoints that a process has open.
 fn tracepoints(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
     links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
 }
 
-/// KILL the bench while ftrace has an instance of it. EXPECT neither that nor its folders to stay.
+/// KILL the bench while ftrace has an instance of it. EXPECT that neither the instance nor the
+/// bench's folders remain.
 #[test]
 fn a_killed_bench_leaves_no_instance_and_no_folder() {
     const SCRIPT: &str = "
@@ -343,16 +352,16 @@ fn a_killed_bench_leaves_no_instance_and_no_folder() {
         i=0; while [ -d $instances/trackway-lab-$bench-kernel ] || [ -n \"$(ls $TMPDIR)\" ]; do
             [ $i -lt 2000 ] || exit 93; sleep 0.02; i=$((i+1))
         done";
-    let world = World::new("kernel-bench");
+    let fixture = Fixture::new("kernel-bench");
     if !is_root() {
         return skipped("only root traces the kernel");
     }
-    let folder = world.path("scratch");
+    let folder = fixture.path("scratch");
     fs::create_dir(&folder).expect("a folder");
-    let mut command = world.command("unshare");
+    let mut command = fixture.command("unshare");
     command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(build_dir().join("trackway"));
     let status =
-        command.arg(world.path("results")).env("TMPDIR", &folder).status().expect("unshare runs");
+        command.arg(fixture.path("results")).env("TMPDIR", &folder).status().expect("unshare runs");
     match status.code() {
         Some(90) => skipped("tracefs cannot be mounted here"),
         code => assert_eq!(code, Some(0), "91: no instance, 92: no folder, 93: they stay"),

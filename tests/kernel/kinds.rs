@@ -1,11 +1,11 @@
-//! Every kind of field that the running kernel's events have is recorded and printed.
+//! Kinds of fields: each kind in the running kernel's events is recorded and printed.
 //!
-//! Most events cannot be had at will: there is no such disk, network or fault. But the program that
-//! records one only reads the record that its tracepoint gives it. So here it gets one made up,
-//! with other bytes in each field, and run by BPF_PROG_TEST_RUN as a program of a raw tracepoint,
-//! which gets a context of up to 96 bytes. What is longer is made up field by field, until each
-//! kind has been there. What was recorded is written as a trace, and `trackway print` (babeltrace2,
-//! too, where there is one) must show it as the made-up bytes say, by the rules of C.
+//! Most events cannot be caused at will: there is no such disk, network or fault. But the program
+//! that records an event only reads the record of its tracepoint. So the test makes a record with
+//! other bytes in each field, and runs the program by BPF_PROG_TEST_RUN as a program of a raw
+//! tracepoint, which gets a context of up to 96 bytes. Longer records are made field by field,
+//! until each kind has been covered. The recorded events become a trace, which `trackway print`
+//! (and babeltrace2, where it is installed) must print according to the bytes, by the rules of C.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -28,22 +28,22 @@ use trackway_kernel::catalogue::model::{
 };
 use trackway_ring::Drained;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
-use trackway_tests::{World, has, is_root, skipped};
+use trackway_tests::{Fixture, has, is_root, skipped};
 
 /// Most bytes of a context that a raw tracepoint's program is run with.
 const CONTEXT_MAX: usize = 96;
-/// Where a tracepoint's own fields begin: what is in front is common to all.
+/// Offset of a tracepoint's own fields. The fields before it are common to all tracepoints.
 const FIELDS_AT: u32 = 8;
-/// The field that system calls have besides, where something is read behind a pointer.
+/// Additional field of system calls with pointer arguments.
 const INCOMPLETE: &str = "incomplete";
-/// What a pointer to text leads to.
+/// Text behind a pointer.
 const TEXT: &str = "of the program";
 
-/// What a request of a disk is to do, and LTTng's flags of that.
+/// Operation and flags of a block request, and the value that LTTng has for them.
 const REQUEST: &[u8] = b"FWFM\0";
 const REQUEST_FLAGS: &str = "0x641";
 
-/// What the kernel's program loads need.
+/// Attributes of BPF_PROG_LOAD.
 #[repr(C)]
 #[derive(Default)]
 struct Load {
@@ -55,7 +55,7 @@ struct Load {
     rest: [u64; 6],
 }
 
-/// What BPF_PROG_TEST_RUN needs.
+/// Attributes of BPF_PROG_TEST_RUN.
 #[repr(C)]
 #[derive(Default)]
 struct Run {
@@ -73,7 +73,8 @@ struct Run {
 
 fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     let bytes = size_of::<T>();
-    // SAFETY: the attribute is as long as is said; its addresses are of what outlives the call.
+    // SAFETY: the attribute has the passed length; its addresses are of data that outlives the
+    // call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, bytes) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
@@ -91,7 +92,7 @@ fn run(code: &[u8], record: &[u8]) -> io::Result<()> {
         license: LICENSE.as_ptr() as u64,
         ..Load::default()
     };
-    // SAFETY: nobody else has what bpf(2) has just opened.
+    // SAFETY: bpf(2) has just opened the descriptor, and no other code owns it.
     let program = unsafe { OwnedFd::from_raw_fd(bpf(PROG_LOAD, &mut load)?) };
     let mut run = Run {
         program: std::os::fd::AsRawFd::as_raw_fd(&program).cast_unsigned(),
@@ -102,7 +103,7 @@ fn run(code: &[u8], record: &[u8]) -> io::Result<()> {
     bpf(PROG_TEST_RUN, &mut run).map(drop)
 }
 
-/// What kinds are told apart by: all that decides how a field is read or shown.
+/// Returns a key that separates fields that are read or shown differently.
 fn key(field: &Field) -> String {
     let kind = match field.kind {
         FieldShape::Integer(scalar) => format!("integer {scalar:?}"),
@@ -138,7 +139,8 @@ impl Made {
     }
 }
 
-/// A record, as its tracepoint might make it; `None` if it would be too long, or is not known.
+/// Returns a record, as its tracepoint might make it; `None` if it would be too long, or its layout
+/// is unknown.
 fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
     let end = event.fields.iter().map(|field| field.offset + field.size).max()?;
     let mut record = vec![0; (end as usize).max(FIELDS_AT as usize)];
@@ -160,7 +162,7 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
             FieldShape::Text(_) => {
                 let letters = size.saturating_sub(1).min(5);
                 let mut text: Vec<u8> = (0..letters).map(|_| made.letter()).collect();
-                // What stands behind the NUL is nobody's.
+                // The bytes after the NUL are not part of the text.
                 text.push(0);
                 text.resize(size, b'?');
                 text
@@ -181,7 +183,7 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
         };
         record.get_mut(at..at + size)?.copy_from_slice(bytes.get(..size)?);
     }
-    // The kernel wants no less than the program looks at.
+    // The kernel requires at least as many bytes as the program reads.
     record.resize(record.len().next_multiple_of(8), 0);
     (record.len() <= CONTEXT_MAX).then_some(record)
 }
@@ -191,7 +193,7 @@ fn is_text(event: &Event, field: &Field) -> bool {
     is_entry && field.size == 8 && field.pointee == Some(Pointee::Text)
 }
 
-/// One of the values that have a name, where some have; else any.
+/// Returns one of the named values, where there are some; else any value.
 fn integer(field: &Field, size: usize, made: &mut Made) -> Vec<u8> {
     let random: Vec<u8> = (0..size).map(|_| made.byte()).collect();
     let Meaning::Symbols(symbols) = &field.meaning else { return random };
@@ -200,7 +202,7 @@ fn integer(field: &Field, size: usize, made: &mut Made) -> Vec<u8> {
     chosen.map_or(random, |symbol| symbol.value.to_le_bytes()[..size.min(8)].to_vec())
 }
 
-/// Puts data behind a record, and says where.
+/// Appends data to a record, and returns its location.
 fn place(record: &mut Vec<u8>, field: &Field, location: Location, data: &[u8]) -> Option<Vec<u8>> {
     record.resize(record.len().next_multiple_of(8), 0);
     let from = match location {
@@ -213,7 +215,7 @@ fn place(record: &mut Vec<u8>, field: &Field, location: Location, data: &[u8]) -
     Some(word.to_le_bytes().to_vec())
 }
 
-/// Bytes of a scalar, as people see them.
+/// Formats the bytes of a scalar.
 fn number(scalar: Scalar, bytes: &[u8]) -> String {
     let mut all = [0; 8];
     let size = scalar.size_bytes();
@@ -236,7 +238,7 @@ fn elements(scalar: Scalar, bytes: &[u8]) -> String {
     format!("[ {} ]", all.join(", "))
 }
 
-/// What a record's fields are printed as.
+/// Returns the expected output of a record's fields.
 fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
     let is_there = |field: &&Field| !staged.omitted_fields.contains(&field.name);
     let fields = event.fields.iter().filter(is_there).zip(&staged.description.fields);
@@ -289,7 +291,7 @@ fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
     if shown.is_empty() { "{ }".to_owned() } else { format!("{{ {} }}", shown.join(", ")) }
 }
 
-/// Names that fields have in a trace: one that another has gets a number.
+/// Names of fields in a trace: a repeated name gets a number.
 #[derive(Default)]
 struct Names(BTreeSet<String>);
 
@@ -305,9 +307,9 @@ impl Names {
     }
 }
 
-/// Writes what is in the buffers as a trace.
-fn write(world: &World, buffers: &Buffers, events: &[EventDescription]) {
-    let folder = world.path("trace");
+/// Writes the contents of the buffers as a trace.
+fn write(fixture: &Fixture, buffers: &Buffers, events: &[EventDescription]) {
+    let folder = fixture.path("trace");
     fs::create_dir(&folder).expect("a folder");
     let uuid = [7; 16];
     let mut metadata = metadata_preamble(&TraceDescription {
@@ -369,8 +371,8 @@ fn write(world: &World, buffers: &Buffers, events: &[EventDescription]) {
     }
 }
 
-/// One field of an event, as if it were all of it.
-fn alone(event: &Event, field: &Field) -> Event {
+/// Returns an event with only this field.
+fn with_only(event: &Event, field: &Field) -> Event {
     let field = Field { offset: FIELDS_AT, ..field.clone() };
     Event { fields: vec![field], ..event.clone() }
 }
@@ -380,7 +382,7 @@ fn alone(event: &Event, field: &Field) -> Event {
 // Longer than 70 lines: a table.
 #[test]
 fn every_kind_of_field_is_recorded_and_printed() {
-    let world = World::new("kernel-kinds");
+    let fixture = Fixture::new("kernel-kinds");
     if !is_root() {
         return skipped("only root records the kernel's events");
     }
@@ -403,7 +405,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
         for field in &event.fields {
             match record {
                 Some(_) => drop(kinds.insert(key(field))),
-                None => drop(missing.entry(key(field)).or_insert_with(|| alone(event, field))),
+                None => drop(missing.entry(key(field)).or_insert_with(|| with_only(event, field))),
             }
         }
         cases.extend(record.map(|record| (event.clone(), record)));
@@ -436,8 +438,8 @@ fn every_kind_of_field_is_recorded_and_printed() {
         lines.push((name, expected(event, &staged, bytes)));
         descriptions.push(staged.description);
     }
-    write(&world, &buffers, &descriptions);
-    let printed = world.print(&world.path("trace"));
+    write(&fixture, &buffers, &descriptions);
+    let printed = fixture.print(&fixture.path("trace"));
     assert_eq!(printed.lines().count(), lines.len());
     for (line, (name, fields)) in printed.lines().zip(&lines) {
         let (head, found) = line.split_once("}, { tid = ").expect("a thread");
@@ -445,7 +447,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
         assert!(head.contains(&format!(" {name}: ")), "{line}\nnot {name}");
         assert_eq!(found, fields, "{name}");
     }
-    same_as_babeltrace(&world, &printed);
+    same_as_babeltrace(&fixture, &printed);
     let every: BTreeSet<String> = all
         .iter()
         .filter(|event| event.id.is_some())
@@ -464,11 +466,11 @@ fn cpus() -> usize {
     usize::try_from(count).expect("a number")
 }
 
-fn same_as_babeltrace(world: &World, printed: &str) {
+fn same_as_babeltrace(fixture: &Fixture, printed: &str) {
     if !has("babeltrace2") {
         return;
     }
-    let output = Command::new("babeltrace2").arg(world.path("trace")).output().expect("it runs");
+    let output = Command::new("babeltrace2").arg(fixture.path("trace")).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stdout == printed.as_bytes(), "babeltrace2 prints something else");
 }

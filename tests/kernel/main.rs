@@ -1,5 +1,5 @@
-//! The kernel's events: listed, recorded, filtered, in sessions, and as independent observers count
-//! them.
+//! Kernel events: listing, recording, filtering, sessions, and comparison with independent
+//! observers.
 
 mod agree;
 mod analyses;

@@ -1,19 +1,18 @@
-//! Whose events of the kernel are recorded: of a command also those that are about it, of control
-//! groups, of some CPUs.
+//! Scope of kernel events: a command with the events about it, control groups, CPUs.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use trackway_tests::cgroup::Group;
-use trackway_tests::{World, has, has_kernel_events, skipped, text};
+use trackway_tests::{Fixture, has, has_kernel_events, skipped, text};
 
 use crate::support::record;
 
-/// Sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins. That is done by a
-/// child; then it makes a system call by a number of 32 bits, has io_uring's thread open a file,
-/// and another thread of its own runs true, on its parent's CPU, so that it has been switched away
-/// from where its parent goes on. Both processes say who they are.
+/// Program that sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins, in a
+/// child. Then the child makes a 32-bit system call, has io_uring's thread open a file, and has
+/// another thread run `true` on its parent's CPU, so that the parent is switched away from. Both
+/// processes report their ids.
 const PING_PONG: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -125,20 +124,20 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What ping said: of its child, of itself, and whether it had no io_uring, and no calls of 32
-/// bits.
-fn said(output: &Output) -> (i64, i64, [bool; 2]) {
+/// Returns the report of ping: the ids of its child and of itself, and whether it lacks io_uring
+/// and 32-bit calls.
+fn ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
     let text = text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [parent, child, no_ring, no_narrow] = words[..] else { panic!("it said {text}") };
     (child, parent, [no_ring != 0, no_narrow != 0])
 }
 
-/// The lines of the trace that it recorded.
-fn recorded(world: &World, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
-    let output = record(world, options, command);
+/// Runs a recording; returns its output and the lines of its trace.
+fn recorded(fixture: &Fixture, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
+    let output = record(fixture, options, command);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let printed = world.trackway(&["print", "trace"]).output().expect("it runs");
+    let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
     assert!(printed.status.success(), "{}", text(&printed.stderr));
     (output, text(&printed.stdout).lines().map(str::to_owned).collect())
 }
@@ -161,14 +160,14 @@ impl Running {
 }
 
 /// Makes a pipe with a name.
-fn fifo(world: &World, name: &str) -> String {
-    let path = world.path(name);
+fn fifo(fixture: &Fixture, name: &str) -> String {
+    let path = fixture.path(name);
     let made = Command::new("mkfifo").arg(&path).status().expect("it runs");
     assert!(made.success());
     path.display().to_string()
 }
 
-/// A number behind `name = ` in the last structure of a line.
+/// Returns the number after `name = ` in the last structure of a line.
 fn number(line: &str, name: &str) -> Option<i64> {
     let fields = line.rsplit_once(", { ")?.1;
     let value = fields
@@ -177,40 +176,38 @@ fn number(line: &str, name: &str) -> Option<i64> {
     value.parse().ok()
 }
 
-/// The thread that a line's event happened in.
+/// Returns the thread of a line's event.
 fn happened_in(line: &str) -> Option<i64> {
     line.split_once("{ tid = ")?.1.split_once(" }")?.0.parse().ok()
 }
 
-/// RUN two programs that wake each other up, of which one is the command. EXPECT of both sides of
-/// its switches and wake-ups to be told, and nothing of the other one's; what it does when it ends;
-/// what it does by threads that are made without a fork, and by one that takes over another's
-/// number. EXPECT a call by a number of 32 bits to be no other call; and of
-/// structures nothing that is behind their end.
+/// RUN two programs that wake each other up, of which one is the command. EXPECT both sides of its
+/// switches and wake-ups, and nothing else of the other program; its events at its end; its threads
+/// that are made without a fork, and one that takes over another's number. EXPECT a 32-bit system
+/// call not to appear as a 64-bit one; and no data from beyond the end of structures.
 #[test]
-fn what_is_about_a_command_is_recorded_wherever_it_happens() {
+fn events_about_a_command_are_recorded_wherever_they_happen() {
     const TURNS: &str = "300";
-    let world = World::new("kernel-about");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-about");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
-    let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
+    let program = fixture.compile("pingpong", PING_PONG, false, &[]).display().to_string();
+    let (to, fro) = (fifo(&fixture, "to"), fifo(&fixture, "fro"));
     let pong = Running::start(Command::new(&program).args(["pong", &to, &fro, TURNS]));
     let pong_tid = i64::from(pong.0.id());
     let events = "sched_switch,sched_waking,task_newtask,task_rename,exit_mmap,syscalls:dup2,\
                   syscalls:clone3,sys_exit_sched_getattr";
     let events = ["--kernel", events];
-    let (output, lines) = recorded(&world, &events, &[&program, "ping", &fro, &to, TURNS]);
-    let (ping, parent, [has_no_ring, has_no_narrow]) = said(&output);
+    let (output, lines) = recorded(&fixture, &events, &[&program, "ping", &fro, &to, TURNS]);
+    let (ping, parent, [has_no_ring, has_no_narrow]) = ping_report(&output);
     let count = |is_it: &dyn Fn(&str) -> bool| lines.iter().filter(|line| is_it(line)).count();
     let of = |event: &str, name: &str, tid: i64| {
         let event = format!(" {event}: ");
         count(&|line| line.contains(&event) && number(line, name) == Some(tid))
     };
     let (from, to) = (of("sched_switch", "prev_tid", ping), of("sched_switch", "next_tid", ping));
-    // Some processes may not be seen by programs of BPF: so some that they are switched from are
-    // missing.
+    // BPF programs may miss some processes, and so some switches from them.
     assert!(to > 10 && from > to && from < to + to / 4, "{from} from it, {to} to it: {lines:#?}");
     let renamed = lines
         .iter()
@@ -239,7 +236,7 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     let talk = text(&output.stderr);
     match has_no_narrow {
         true => skipped("the kernel has no system calls of 32 bits"),
-        // Nobody wants that one.
+        // The session does not record this call.
         false => assert!(!talk.contains("32 bits") && calls("access") == 0, "{talk}"),
     }
     for &tid in &made {
@@ -259,12 +256,12 @@ fn what_is_about_a_command_is_recorded_wherever_it_happens() {
     assert_eq!(count(&others), 0, "switches that are not about it");
 }
 
-/// RUN programs in a control group, below it, and in none, the command among these; and in one that
-/// takes the place of the first. EXPECT what is in the group or below.
+/// RUN programs in a control group, below it, and in none, the command among these; and in a group
+/// that replaces the first. EXPECT the events of the group and of groups below it.
 #[test]
 fn a_cgroup_is_what_is_in_it_and_below() {
-    let world = World::new("kernel-cgroup");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-cgroup");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let Some(group) = Group::new("in") else { return };
@@ -282,7 +279,7 @@ fn a_cgroup_is_what_is_in_it_and_below() {
     let name = format!("/{}", group.folder().file_name().expect("a name").to_str().expect("UTF-8"));
     for path in [group.path(), name] {
         let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
-        let (output, lines) = recorded(&world, &options, &["sh", "-c", &script]);
+        let (output, lines) = recorded(&fixture, &options, &["sh", "-c", &script]);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
         let talk = text(&output.stderr);
         assert!(talk.contains("was made anew: what is in the new one is recorded"), "{talk}");
@@ -295,23 +292,23 @@ fn a_cgroup_is_what_is_in_it_and_below() {
 
 /// RUN a program that was in a control group before, and is woken from outside. EXPECT both sides.
 #[test]
-fn what_is_about_a_cgroup_is_recorded_wherever_it_happens() {
+fn events_about_a_cgroup_are_recorded_wherever_they_happen() {
     const TURNS: &str = "300";
-    let world = World::new("kernel-cgroup-about");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-cgroup-about");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let Some(group) = Group::new("about") else { return };
-    let program = world.compile("pingpong", PING_PONG, false, &[]).display().to_string();
-    let (to, fro) = (fifo(&world, "to"), fifo(&world, "fro"));
+    let program = fixture.compile("pingpong", PING_PONG, false, &[]).display().to_string();
+    let (to, fro) = (fifo(&fixture, "to"), fifo(&fixture, "fro"));
     let script = format!("{}; exec {program} pong {to} {fro} {TURNS}", group.enter("below"));
     let pong = Running::start(Command::new("sh").args(["-c", &script]));
     let tid = i64::from(pong.0.id());
     let procs = group.folder().join("below/cgroup.procs");
     trackway_tests::steps::wait_for("the other one to be there", || is_in(&procs, tid));
     let options = ["--kernel", "sched_switch,sched_waking", "--cgroup", &group.path()];
-    let (output, lines) = recorded(&world, &options, &[&program, "ping", &fro, &to, TURNS]);
-    let (ping, ..) = said(&output);
+    let (output, lines) = recorded(&fixture, &options, &[&program, "ping", &fro, &to, TURNS]);
+    let (ping, ..) = ping_report(&output);
     let woken = lines.iter().filter(|line| {
         let is_waking = line.contains(" sched_waking: ") && happened_in(line) == Some(ping);
         is_waking && number(line, "tid") == Some(tid)
@@ -331,12 +328,12 @@ fn is_in(procs: &Path, pid: i64) -> bool {
     text.lines().any(|line| line.parse() == Ok(pid))
 }
 
-/// RUN programs on one CPU and on another. EXPECT those of the CPU that was asked for, whoever is
-/// recorded.
+/// RUN programs on one CPU and on another. EXPECT only those of the selected CPU, whatever the
+/// scope.
 #[test]
 fn a_list_of_cpus_leaves_the_others_out() {
-    let world = World::new("kernel-cpus");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-cpus");
+    if !has_kernel_events(&fixture) {
         return;
     }
     if !has("taskset") {
@@ -358,7 +355,7 @@ fn a_list_of_cpus_leaves_the_others_out() {
             runs.push(([&options[..], &["--cgroup", path]].concat(), format!("{enter}; {script}")));
         }
         for (options, script) in &runs {
-            let (_, lines) = recorded(&world, options, &["sh", "-c", script]);
+            let (_, lines) = recorded(&fixture, options, &["sh", "-c", script]);
             let has = |name: &str| lines.iter().any(|line| line.contains(name));
             assert!(has(&format!("/nowhere/{there}")), "{options:?}: {lines:?}");
             assert!(!has(&format!("/nowhere/{elsewhere}")), "{options:?}: {lines:?}");
@@ -370,13 +367,13 @@ fn a_list_of_cpus_leaves_the_others_out() {
     drop(group);
 }
 
-/// RUN what cannot be. EXPECT to be told why, before the command runs.
+/// RUN impossible selections. EXPECT a refusal with the reason, before the command runs.
 #[test]
-fn what_cannot_be_selected_is_said() {
-    let world = World::new("kernel-selected");
+fn impossible_scopes_are_refused() {
+    let fixture = Fixture::new("kernel-selected");
     let refused = |options: &[&str]| {
-        let output = record(&world, options, &["touch", "ran"]);
-        assert!(!output.status.success() && !world.path("ran").exists(), "{options:?}");
+        let output = record(&fixture, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !fixture.path("ran").exists(), "{options:?}");
         text(&output.stderr)
     };
     for options in [&["--cpu", "0"][..], &["--cgroup", "/"]] {
@@ -385,13 +382,14 @@ fn what_cannot_be_selected_is_said() {
     }
     let talk = refused(&["--kernel", "sched_switch", "--system", "--cgroup", "/"]);
     assert!(talk.contains("--system") && talk.contains("--cgroup"), "{talk}");
-    if !has_kernel_events(&world) {
+    if !has_kernel_events(&fixture) {
         return;
     }
     let elsewhen = ["--time", "--monotonic", "100", "--fork", "--"];
     let unshare = || Command::new("unshare");
     if unshare().args(elsewhen).arg("true").status().is_ok_and(|status| status.success()) {
-        let record = world.trackway(&["record", "--kernel", "sched_switch", "--", "touch", "ran"]);
+        let record =
+            fixture.trackway(&["record", "--kernel", "sched_switch", "--", "touch", "ran"]);
         let mut inside = unshare();
         inside.args(elsewhen).arg(record.get_program()).args(record.get_args());
         for (name, value) in record.get_envs() {
@@ -400,7 +398,7 @@ fn what_cannot_be_selected_is_said() {
         let output = inside.output().expect("it runs");
         let talk = text(&output.stderr);
         assert!(talk.contains("has a clock of its own"), "{talk}");
-        assert!(!output.status.success() && !world.path("ran").exists());
+        assert!(!output.status.success() && !fixture.path("ran").exists());
     } else {
         skipped("there are no time namespaces for us");
     }

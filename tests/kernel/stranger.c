@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Starts a child straight into the control group whose folder it is told, and says its number.
- * stranger FOLDER */
+/* Starts a child straight into the control group whose folder is the argument, and prints its
+ * number. stranger FOLDER */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/sched.h>

@@ -1,21 +1,21 @@
-//! Recordings of the kernel's events, as most of these tests make them.
+//! Recordings of kernel events for most of these tests.
 
 use std::process::Output;
 
-use trackway_tests::World;
+use trackway_tests::Fixture;
 
 /// Runs `trackway record OPTIONS -o trace -- COMMAND`.
-pub(crate) fn record(world: &World, options: &[&str], command: &[&str]) -> Output {
-    record_into(world, "trace", options, command)
+pub(crate) fn record(fixture: &Fixture, options: &[&str], command: &[&str]) -> Output {
+    record_into(fixture, "trace", options, command)
 }
 
 /// Runs `trackway record OPTIONS -o TRACE -- COMMAND`.
 pub(crate) fn record_into(
-    world: &World,
+    fixture: &Fixture,
     trace: &str,
     options: &[&str],
     command: &[&str],
 ) -> Output {
-    let mut record = world.trackway(&["record", "-o", trace]);
+    let mut record = fixture.trackway(&["record", "-o", trace]);
     record.args(options).arg("--").args(command).output().expect("trackway runs")
 }

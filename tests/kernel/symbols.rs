@@ -1,9 +1,9 @@
-//! `trackway print --symbolic`: what the numbers of the kernel's events stand for, as the trace of
-//! the machine that recorded them says.
+//! `trackway print --symbolic`: labels of the numbers in kernel events, from the trace of the
+//! machine that recorded them.
 
 use std::process::Command;
 
-use trackway_tests::{World, are_lines_of_babeltrace, has, has_kernel_events};
+use trackway_tests::{Fixture, are_lines_of_babeltrace, has, has_kernel_events};
 
 const CALLS: &str = r#"
 #define _GNU_SOURCE
@@ -47,17 +47,17 @@ int main(void)
 }
 "#;
 
-/// RUN calls with many flags, and errors. EXPECT them by name; and, for who does not ask, numbers,
+/// RUN calls with many flags, and errors. EXPECT names with the option; and, without it, numbers,
 /// as babeltrace2 has them.
 // Longer than 70 lines: a table.
 #[test]
 fn calls_are_shown_as_they_were_written() {
-    let world = World::new("kernel-symbols");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-symbols");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile("calls", CALLS, false, &[]);
-    let mut record = world.trackway(&["record", "-o", "trace", "--kernel"]);
+    let program = fixture.compile("calls", CALLS, false, &[]);
+    let mut record = fixture.trackway(&["record", "-o", "trace", "--kernel"]);
     let calls = [
         ["open", "openat", "socket", "ioctl", "mmap", "mkdir"],
         ["kill", "rt_sigprocmask", "poll", "setsockopt", "bind", "newfstatat"],
@@ -69,7 +69,7 @@ fn calls_are_shown_as_they_were_written() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let print = |options: &[&str]| {
         let arguments = [&["print", "trace"], options].concat();
-        let printed = world.trackway(&arguments).output().expect("it runs");
+        let printed = fixture.trackway(&arguments).output().expect("it runs");
         assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
         String::from_utf8(printed.stdout).expect("UTF-8")
     };
@@ -112,7 +112,7 @@ fn calls_are_shown_as_they_were_written() {
         let found = rest.by_ref().find(is_it);
         assert!(found.is_some(), "{event}, {expected}\n{lines}");
     }
-    // Of the library's own: what was written behind the pointer.
+    // The library's own event: the data behind the pointer.
     let status = lines.lines().find(|line| line.contains(" newfstatat = 0, "));
     assert!(status.is_some_and(|line| line.contains("statbuf_st_mode = S_IFREG|0")), "{lines}");
     let states = lines.lines().filter(|line| line.contains(" sched_switch: "));
@@ -137,14 +137,14 @@ fn calls_are_shown_as_they_were_written() {
     let only = print(&["--symbolic", "--filter", only, "--on", "*_entry_setsockopt"]);
     assert!(only.contains("IPV6_V6ONLY") && only.lines().count() == 1, "{only}");
     let mut unknown =
-        world.trackway(&["print", "trace", "--filter", "*_openat: flags & \"O_CRAET\""]);
+        fixture.trackway(&["print", "trace", "--filter", "*_openat: flags & \"O_CRAET\""]);
     let talk = String::from_utf8(unknown.output().expect("it runs").stderr).expect("UTF-8");
     assert!(talk.contains("unknown label \"O_CRAET\"") && talk.contains("O_CREAT"), "{talk}");
     let plain = print(&[]);
     assert!(plain.contains("flags = 0x181042, mode = 416, incomplete = 0x0 }"), "{plain}");
     if has("babeltrace2") {
         let mut babeltrace = Command::new("babeltrace2");
-        let theirs = babeltrace.arg(world.path("trace")).output().expect("it runs");
+        let theirs = babeltrace.arg(fixture.path("trace")).output().expect("it runs");
         assert_eq!(String::from_utf8_lossy(&theirs.stderr), "");
         let theirs = String::from_utf8(theirs.stdout).expect("UTF-8");
         assert!(are_lines_of_babeltrace(&plain, &theirs), "babeltrace2 prints something else");

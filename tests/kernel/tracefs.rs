@@ -1,5 +1,5 @@
 //! `trackway record --kernel` without BPF: the same events and fields from the kernel's own
-//! buffers, by choice or because BPF is refused, and nothing left behind in tracefs.
+//! buffers, by choice or because BPF is refused, and no remains in tracefs.
 //!
 //! Longer than 600 lines: the tests share one program and its expected events.
 
@@ -11,16 +11,16 @@ use std::process::{Command, Output};
 use trackway_tests::cgroup::Group;
 use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{
-    World, build_dir, copy_program, discarded_by_babeltrace, has, has_kernel_events, skipped,
+    Fixture, build_dir, copy_program, discarded_by_babeltrace, has, has_kernel_events, skipped,
     source_dir, text,
 };
 
 use crate::support::record_into;
 
-/// Where instances are seen.
+/// Folder of the tracefs instances.
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
-/// Whether instances can be looked at, besides.
+/// Returns true if tracefs is mounted and its instances are readable.
 fn is_mounted() -> bool {
     let is = Path::new(INSTANCES).is_dir();
     if !is {
@@ -29,27 +29,27 @@ fn is_mounted() -> bool {
     is
 }
 
-/// The lines of a trace.
-fn printed(world: &World, trace: &str) -> Vec<u8> {
-    let printed = world.trackway(&["print", trace]).output().expect("it runs");
+/// Returns the lines of a trace.
+fn printed(fixture: &Fixture, trace: &str) -> Vec<u8> {
+    let printed = fixture.trackway(&["print", trace]).output().expect("it runs");
     assert!(printed.status.success(), "{}", text(&printed.stderr));
     assert!(!text(&printed.stderr).contains("not complete"), "{}", text(&printed.stderr));
     printed.stdout
 }
 
-/// The lines of a trace, as babeltrace2 has them, too, where there is one.
-fn lines(world: &World, trace: &str) -> Vec<String> {
-    let printed = printed(world, trace);
+/// Returns the lines of a trace. Where babeltrace2 is installed, its lines must be the same.
+fn lines(fixture: &Fixture, trace: &str) -> Vec<String> {
+    let printed = printed(fixture, trace);
     if has("babeltrace2") {
         let mut babeltrace = Command::new("babeltrace2");
-        let theirs = babeltrace.arg(world.path(trace)).output().expect("it runs");
+        let theirs = babeltrace.arg(fixture.path(trace)).output().expect("it runs");
         assert!(theirs.status.success(), "{}", text(&theirs.stderr));
         assert!(theirs.stdout == printed, "babeltrace2 prints something else");
     }
     text(&printed).lines().map(str::to_owned).collect()
 }
 
-/// The numbers of the kernel's part: recorded, lost, overwritten.
+/// Returns the numbers of the kernel's part: recorded, lost, overwritten.
 fn counts(talk: &str) -> [u64; 3] {
     let line = talk.lines().find_map(|line| line.strip_prefix("trackway: kernel: "));
     let line = line.unwrap_or_else(|| panic!("no summary: {talk}"));
@@ -57,15 +57,15 @@ fn counts(talk: &str) -> [u64; 3] {
     [(); 3].map(|()| words.next().expect("a number"))
 }
 
-/// The number behind these words.
+/// Returns the number after these words.
 fn number(line: &str, name: &str) -> u64 {
     let digits = line.split(name).nth(1).expect("a field");
     let end = digits.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().expect("a number")
 }
 
-/// Name and fields of a line, without what differs from run to run: times, CPUs, threads; and
-/// without texts.
+/// Returns the name and fields of a line, without the parts that differ from run to run: times,
+/// CPUs, threads; and without strings.
 fn essence(line: &str) -> String {
     let (_, line) = line.split_once(") ").expect("a time");
     let (_, line) = line.split_once(' ').expect("a host");
@@ -98,42 +98,42 @@ fn essence(line: &str) -> String {
     essence
 }
 
-/// RUN a program by both ways. EXPECT the same events of its main thread and child, with the same
-/// fields, but for texts: those are empty, and the trace says which.
+/// RUN a program by both backends. EXPECT the same events of its main thread and child, with the
+/// same fields, except strings: those are empty, and the trace lists them.
 #[test]
 fn both_ways_record_the_same_events_and_fields() {
     const COUNT: usize = 300;
     const CONTEXTS: [&str; 2] = ["--context", "preemptible,interruptible"];
-    let world = World::new("tracefs-same");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-same");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile_file("kernel/variety.c", false, &[]);
+    let program = fixture.compile_file("kernel/variety.c", false, &[]);
     let program = program.to_str().expect("a path");
     let events = "syscalls:getpgid,syscalls:openat,syscalls:lseek,syscalls:close,syscalls:dup2,\
                   syscalls:mkdirat,sched_process_exit,sched_process_fork";
-    // Not every kernel shows both of these to programs.
+    // Not every kernel provides both of these to programs.
     let options = [&["--kernel", "sched_switch", "--kernel-via", "bpf"], &CONTEXTS[..]].concat();
-    let tried = record_into(&world, "tried", &options, &["true"]);
+    let tried = record_into(&fixture, "tried", &options, &["true"]);
     let contexts = if tried.status.success() { &CONTEXTS[..] } else { &[] };
     if contexts.is_empty() {
         skipped(text(&tried.stderr).trim());
     }
     let run = |via: &str| {
         let options = [&["--kernel", events, "--kernel-via", via], contexts].concat();
-        let output = record_into(&world, via, &options, &[program, &COUNT.to_string()]);
+        let output = record_into(&fixture, via, &options, &[program, &COUNT.to_string()]);
         let talk = text(&output.stderr);
         assert!(output.status.success(), "{talk}");
-        // (babeltrace2 2.0.4 shows the text before in place of an empty one, which BPF records
-        // where a page of the program's is not there.)
+        // (babeltrace2 2.0.4 prints the previous string in place of an empty one, which BPF records
+        // where a page of the program is not in memory.)
         let all: Vec<String> = match via {
-            "tracefs" => lines(&world, via),
-            _ => text(&printed(&world, via)).lines().map(str::to_owned).collect(),
+            "tracefs" => lines(&fixture, via),
+            _ => text(&printed(&fixture, via)).lines().map(str::to_owned).collect(),
         };
         assert_eq!(counts(&talk), [all.len() as u64, 0, 0], "{talk}");
         let at = |pid: &str| all.iter().position(|line| line.contains(pid)).expect("a call");
         let between = all[at("pid = 1000000001")..at("pid = 1000000002")].to_vec();
-        // A child runs beside its parent: in another order each time.
+        // A child runs at the same time as its parent: in another order each time.
         let mut sums: BTreeMap<String, usize> = BTreeMap::new();
         for line in &between {
             *sums.entry(essence(line)).or_default() += 1;
@@ -152,41 +152,42 @@ fn both_ways_record_the_same_events_and_fields() {
     assert!(!has(&by_tracefs, "/nowhere/variety") && has(&by_tracefs, "filename = \"\""));
     // What the kernel itself writes down is there.
     assert!(has(&by_tracefs, "sched_process_exit: ") && has(&by_tracefs, "comm = \"variety\""));
-    let metadata = text(&fs::read(world.path("tracefs/kernel/metadata")).expect("metadata"));
+    let metadata = text(&fs::read(fixture.path("tracefs/kernel/metadata")).expect("metadata"));
     assert!(metadata.contains("trackway_kernel_via = \"tracefs\";"), "{metadata}");
     let empty = "trackway_empty_fields = \"sched_process_fork:parent_pid \
                  sched_process_fork:child_pid syscall_entry_mkdirat:pathname \
                  syscall_entry_openat:filename syscall_exit_mkdirat:pathname \
                  syscall_exit_openat:filename\";";
     assert!(metadata.contains(empty), "{metadata}");
-    let metadata = text(&fs::read(world.path("bpf/kernel/metadata")).expect("metadata"));
+    let metadata = text(&fs::read(fixture.path("bpf/kernel/metadata")).expect("metadata"));
     assert!(metadata.contains("trackway_empty_fields = \"\";"), "{metadata}");
 }
 
-/// RUN both ways for whole subsystems. EXPECT the same events declared, field by field; and the
-/// command's own alone, from where it is run: not what the recorder does to start it.
+/// RUN both backends for whole subsystems. EXPECT the same events declared, field by field; and
+/// only the command's own, from its start: not the recorder's preparations for it.
 #[test]
 fn both_ways_declare_the_same_events() {
-    let world = World::new("tracefs-declared");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-declared");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let declared = |via: &str| {
-        // By tracefs there are no calls by the numbers of 32 bits.
+        // tracefs has no 32-bit system calls.
         let events = "syscalls,!compat_*,irq,signal,task";
         let options = ["--kernel", events, "--kernel-via", via];
-        let output = record_into(&world, via, &options, &["true"]);
+        let output = record_into(&fixture, via, &options, &["true"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let lines = text(&printed(&world, via));
+        let lines = text(&printed(&fixture, via));
         let calls: Vec<_> = lines.lines().filter(|line| line.contains(" syscall_")).collect();
         let is_run = |line: &&&str| line.contains(" syscall_entry_execve: ");
         let at = calls.iter().position(|line| is_run(&line)).expect("it is run");
-        // By tracefs it says itself that it is to be recorded, by write(2).
+        // By tracefs the process itself requests its recording, by write(2).
         assert!(at <= usize::from(via == "tracefs"), "{calls:?}");
         assert_eq!(calls.iter().filter(is_run).count(), 1, "{calls:?}");
         let threads: BTreeSet<_> = calls.iter().map(|line| number(line, "{ tid = ")).collect();
         assert_eq!(threads.len(), 1, "{calls:?}");
-        let metadata = text(&fs::read(world.path(via).join("kernel/metadata")).expect("metadata"));
+        let metadata =
+            text(&fs::read(fixture.path(via).join("kernel/metadata")).expect("metadata"));
         let events = metadata.find("\nevent {").expect("events");
         metadata[events..].to_owned()
     };
@@ -195,18 +196,18 @@ fn both_ways_declare_the_same_events() {
     assert!(by_bpf == declared("tracefs"));
 }
 
-/// RUN both ways for events whose values have names. EXPECT the same names in both.
+/// RUN both backends for events whose values have names. EXPECT the same names in both.
 #[test]
 fn both_ways_show_what_values_stand_for() {
-    let world = World::new("tracefs-names");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-names");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let shown = |via: &str| {
         let options = ["--kernel", "syscalls:socket,syscalls:access", "--kernel-via", via];
-        let output = record_into(&world, via, &options, &["ls", "/dev/null"]);
+        let output = record_into(&fixture, via, &options, &["ls", "/dev/null"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let printed = world.trackway(&["print", "--symbolic", via]).output().expect("it runs");
+        let printed = fixture.trackway(&["print", "--symbolic", via]).output().expect("it runs");
         text(&printed.stdout)
     };
     for via in ["bpf", "tracefs"] {
@@ -215,18 +216,19 @@ fn both_ways_show_what_values_stand_for() {
     }
 }
 
-/// RUN what tracefs cannot select. EXPECT a refusal that says what can be, and nothing run; and
-/// with CPUs, those alone.
+/// RUN selections that tracefs lacks. EXPECT a refusal that lists the possible ones, and nothing
+/// run; and with CPUs, only those.
 #[test]
-fn what_tracefs_cannot_select_is_refused() {
-    let world = World::new("tracefs-selected");
-    if !has_kernel_events(&world) {
+fn selections_beyond_tracefs_are_refused() {
+    let fixture = Fixture::new("tracefs-selected");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let via = ["--kernel", "syscalls:access", "--kernel-via", "tracefs"];
     let refused = |options: &[&str]| {
-        let output = record_into(&world, "none", &[&via[..], options].concat(), &["touch", "ran"]);
-        assert!(!output.status.success() && !world.path("ran").exists(), "{options:?}");
+        let output =
+            record_into(&fixture, "none", &[&via[..], options].concat(), &["touch", "ran"]);
+        assert!(!output.status.success() && !fixture.path("ran").exists(), "{options:?}");
         text(&output.stderr)
     };
     let talk = refused(&["--cgroup", "/no/such/group"]);
@@ -239,31 +241,31 @@ fn what_tracefs_cannot_select_is_refused() {
     }
     let script = "for cpu in 0 1; do taskset -c $cpu ls /dev/null; done";
     let options = [&via[..], &["--cpu", "1", "--system"]].concat();
-    let output = record_into(&world, "cpu", &options, &["sh", "-c", script]);
+    let output = record_into(&fixture, "cpu", &options, &["sh", "-c", script]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let lines = lines(&world, "cpu");
+    let lines = lines(&fixture, "cpu");
     let entries = lines.iter().filter(|line| line.contains("syscall_entry_"));
     assert!(entries.clone().count() > 0, "{lines:?}");
     assert!(entries.clone().all(|line| line.contains("{ cpu_id = 1 }")), "{lines:?}");
 }
 
-/// RUN a program that calls the system between two events. EXPECT, each time and in this order:
-/// event, entry, exit, event; and nobody else's calls.
+/// RUN a program that makes system calls between two events. EXPECT, each time and in this order:
+/// event, entry, exit, event; and no calls of other programs.
 #[test]
 fn programs_and_tracefs_are_on_one_clock() {
     const COUNT: usize = 20_000;
-    let world = World::new("tracefs-clock");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-clock");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile_file("kernel/calls.c", true, &[]);
+    let program = fixture.compile_file("kernel/calls.c", true, &[]);
     let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
     let command = [program.to_str().expect("a path"), "20000"];
-    let output = record_into(&world, "trace", &options, &command);
+    let output = record_into(&fixture, "trace", &options, &command);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert_eq!(counts(&talk), [2 * COUNT as u64, 0, 0], "{talk}");
-    let lines = lines(&world, "trace");
+    let lines = lines(&fixture, "trace");
     assert_eq!(lines.len(), 4 * COUNT);
     for (number, four) in lines.chunks(4).enumerate() {
         let expected = [
@@ -279,16 +281,16 @@ fn programs_and_tracefs_are_on_one_clock() {
     }
 }
 
-/// RUN a command whose own command calls the system, while others do. EXPECT what it starts, and,
-/// of the whole system, the others, too.
+/// RUN a command whose child makes system calls, while other processes do. EXPECT the calls of the
+/// child, and, of the whole system, the others, too.
 #[test]
 fn a_command_and_what_it_starts_are_recorded_or_everything() {
     const OUTSIDE: &str = "pid = 1000777777";
-    let world = World::new("tracefs-scope");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-scope");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile_file("kernel/calls.c", true, &[]);
+    let program = fixture.compile_file("kernel/calls.c", true, &[]);
     let script = format!("({} 10); true", program.display());
     for (options, is_everything) in [(&[][..], false), (&["--system"][..], true)] {
         let options = [&["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"], options];
@@ -302,30 +304,30 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
             });
-            let output = record_into(&world, "trace", &options.concat(), &["sh", "-c", &script]);
+            let output = record_into(&fixture, "trace", &options.concat(), &["sh", "-c", &script]);
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             output
         });
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let lines = lines(&world, "trace");
+        let lines = lines(&fixture, "trace");
         let count = |name: &str| lines.iter().filter(|line| line.contains(name)).count();
-        // Tests beside this one run the same program.
+        // Concurrent tests run the same program.
         let calls = count("pid = 100000000");
         assert!(calls == 10 || (calls > 10 && is_everything), "{lines:?}");
         assert_eq!(count(OUTSIDE) > 0, is_everything, "{lines:?}");
     }
 }
 
-/// RUN a command, and kill it from outside. EXPECT the signal by BPF, as it says one of the
-/// command's, and not by tracefs; and by both the one that the command sends to its parent.
+/// RUN a command, and kill it from outside. EXPECT the signal by BPF, as it concerns the command,
+/// and not by tracefs; and by both the signal that the command sends to its parent.
 #[test]
-fn what_others_do_to_a_command_is_there_by_bpf_alone() {
-    let world = World::new("tracefs-others");
-    if !has_kernel_events(&world) {
+fn only_bpf_records_what_others_do_to_a_command() {
+    let fixture = Fixture::new("tracefs-others");
+    if !has_kernel_events(&fixture) {
         return;
     }
     for (via, is_there) in [("bpf", true), ("tracefs", false)] {
-        let place = world.path(&format!("pid-{via}"));
+        let place = fixture.path(&format!("pid-{via}"));
         let file = place.display();
         let script = format!("echo $$ > {file}.new; mv {file}.new {file}; exec sleep 60");
         let options = ["--kernel", "signal_generate", "--kernel-via", via];
@@ -335,41 +337,41 @@ fn what_others_do_to_a_command_is_there_by_bpf_alone() {
                 let pid = fs::read_to_string(&place).expect("its number");
                 send(pid.trim().parse().expect("a number"), libc::SIGTERM);
             });
-            record_into(&world, via, &options, &["sh", "-c", &script]);
+            record_into(&fixture, via, &options, &["sh", "-c", &script]);
         });
-        let lines = lines(&world, via);
+        let lines = lines(&fixture, via);
         let has = |signal: &str| lines.iter().any(|line| line.contains(signal));
         assert_eq!(has(" sig = 15, "), is_there, "{via}: {lines:?}");
         assert!(has(" sig = 17, "), "{via}: {lines:?}");
     }
 }
 
-/// RUN a command outside a control group that nobody is in. EXPECT nothing of anybody, and to be
-/// told how it was followed.
+/// RUN a command outside an empty control group. EXPECT no events, and a message about how the
+/// group was followed.
 #[test]
 fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
-    let world = World::new("tracefs-cgroup");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-cgroup");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let Some(nobody) = Group::new("tracefs-nobody") else { return };
-    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let program = fixture.compile_file("kernel/calls.c", false, &[]);
     let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs", "--cgroup"];
     let group = nobody.path();
     let options = [&options[..], &[&group]].concat();
     let output =
-        record_into(&world, "trace", &options, &[program.to_str().expect("a path"), "100"]);
+        record_into(&fixture, "trace", &options, &[program.to_str().expect("a path"), "100"]);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert_eq!(counts(&talk), [0, 0, 0], "{talk}");
     assert!(talk.contains("apart at most: 0 threads came in meanwhile"), "{talk}");
 }
 
-/// RUN it where the clock is another one than the kernel's events have. EXPECT a refusal.
+/// RUN it with a clock other than that of kernel events. EXPECT a refusal.
 #[test]
 fn another_clock_is_refused_by_tracefs_too() {
-    let world = World::new("tracefs-clock-apart");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-clock-apart");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let elsewhen = ["--time", "--monotonic", "100", "--fork", "--"];
@@ -378,26 +380,26 @@ fn another_clock_is_refused_by_tracefs_too() {
         return skipped("there are no time namespaces for us");
     }
     let options = ["record", "--kernel", "sched_switch", "--kernel-via", "tracefs", "--"];
-    let mut record = world.trackway(&options);
+    let mut record = fixture.trackway(&options);
     record.args(["touch", "ran"]);
     let mut inside = unshare();
     inside.args(elsewhen).arg(record.get_program()).args(record.get_args());
-    inside.current_dir(world.path(""));
+    inside.current_dir(fixture.path(""));
     for (name, value) in record.get_envs() {
         inside.env(name, value.unwrap_or_default());
     }
     let output = inside.output().expect("it runs");
     let talk = text(&output.stderr);
     assert!(talk.contains("has a clock of its own"), "{talk}");
-    assert!(!output.status.success() && !world.path("ran").exists());
+    assert!(!output.status.success() && !fixture.path("ran").exists());
 }
 
-/// RUN it with what BPF alone can do. EXPECT a refusal that names it, says why and what there is,
-/// and nothing run.
+/// RUN it with options that only BPF has. EXPECT a refusal that names the option, the reason and
+/// the alternative, and nothing run.
 #[test]
-fn what_tracefs_cannot_do_is_refused() {
-    let world = World::new("tracefs-refused");
-    if !has_kernel_events(&world) {
+fn options_beyond_tracefs_are_refused() {
+    let fixture = Fixture::new("tracefs-refused");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let no_name = "filename is what tracefs does not give";
@@ -410,41 +412,41 @@ fn what_tracefs_cannot_do_is_refused() {
         (["--pid", "2147483647"], "there is no process 2147483647"),
     ] {
         let options = ["--kernel", "syscalls:openat", "--kernel-via", "tracefs", option, value];
-        let mut record = world.trackway(&["record", "-o", "trace"]);
+        let mut record = fixture.trackway(&["record", "-o", "trace"]);
         record.args(options);
         if option != "--pid" {
             record.args(["--", "touch", "ran"]);
         }
         let output = record.output().expect("trackway runs");
         let talk = text(&output.stderr);
-        assert!(!output.status.success() && !world.path("ran").exists(), "{option}: {talk}");
+        assert!(!output.status.success() && !fixture.path("ran").exists(), "{option}: {talk}");
         assert!(talk.contains(why), "{option}: {talk}");
         assert!(option == "--pid" || talk.contains("hint: "), "{option}: {talk}");
     }
 }
 
-/// RUN one program again and again, with filters by tracefs, and without. EXPECT each time what
-/// `print` takes by the same filters of what was recorded without: also where they remember, ask
-/// for contexts or names of values; and nothing that they do not take said to be lost.
+/// RUN one program again and again, with filters by tracefs, and without. EXPECT each time the
+/// events that `print` selects by the same filters from the recording without: also of filters with
+/// state, contexts, or names of values; and that filtered events are not reported as lost.
 #[test]
 fn filters_by_tracefs_take_what_print_takes() {
-    let world = World::new("tracefs-filters");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-filters");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile_file("kernel/filtered.c", false, &["-pthread"]);
+    let program = fixture.compile_file("kernel/filtered.c", false, &["-pthread"]);
     let program = program.to_str().expect("a path");
     let events = "syscalls:getpgid,syscalls:lseek,sched_process_exit";
     let via = ["--kernel", events, "--kernel-via", "tracefs"];
     let run = |trace: &str, options: &[&str]| {
-        let output = record_into(&world, trace, &[&via[..], options].concat(), &[program, "300"]);
+        let output = record_into(&fixture, trace, &[&via[..], options].concat(), &[program, "300"]);
         let talk = text(&output.stderr);
         assert!(output.status.success(), "{talk}");
         talk
     };
-    // But for what differs from run to run; and without the loader's calls.
+    // Without the parts that differ from run to run, and without the loader's calls.
     let told = |trace: &str, filters: &[&str]| -> Vec<String> {
-        let mut print = world.trackway(&["print", trace]);
+        let mut print = fixture.trackway(&["print", trace]);
         for filter in filters {
             print.args(["--filter", filter]);
         }
@@ -469,14 +471,14 @@ fn filters_by_tracefs_take_what_print_takes() {
         assert_eq!(told("some", &[]), expected, "{filters:?}: {talk}");
         assert_eq!(counts(&talk)[1..], [0, 0], "{talk}");
     }
-    // Programs call the system with interrupts let through.
+    // Programs make system calls with interrupts enabled.
     let none = "*getpgid: $ctx.cpu_id > 8191 || !$ctx.interruptible";
     run("none", &["--filter", none, "--filter", "*lseek: false"]);
     assert_eq!(told("none", &[]), [] as [String; 0]);
 }
 
-/// RUN it with filters in C: of fields that are there, and of what tracefs does not give. EXPECT
-/// the first to be asked, what it remembers too, and the other to be refused with the reason.
+/// RUN it with filters in C: on present fields, and on fields that tracefs does not provide. EXPECT
+/// the first to be evaluated, with its state, and the other to be refused with the reason.
 #[test]
 fn filters_in_c_are_asked_by_tracefs_too() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
@@ -490,8 +492,8 @@ fn filters_in_c_are_asked_by_tracefs_too() {
         #define TRACKWAY_NEEDS_opened \"string filename\\n\"\n\
         TRACKWAY_FILTER(opened, frame) {\n\
         return trackway_string_ends_with(frame, frame->filename, TRACKWAY_STRING(\".so\")); }\n";
-    let world = World::new("tracefs-filter-c");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-filter-c");
+    if !has_kernel_events(&fixture) {
         return;
     }
     if !has("clang") {
@@ -500,21 +502,21 @@ fn filters_in_c_are_asked_by_tracefs_too() {
     let include = format!("-I{}", source_dir().join("include").display());
     for (name, source) in [("asked", FILTER), ("unmet", UNMET)] {
         let file = format!("{name}.c");
-        fs::write(world.path(&file), source).expect("a file");
-        let mut clang = world.command("clang");
+        fs::write(fixture.path(&file), source).expect("a file");
+        let mut clang = fixture.command("clang");
         clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", &file]);
         let built = clang.output().expect("it runs");
         assert!(built.status.success(), "{}", text(&built.stderr));
     }
-    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let program = fixture.compile_file("kernel/calls.c", false, &[]);
     let command = [program.to_str().expect("a path"), "100"];
     let via = ["--kernel-via", "tracefs", "--kernel", "syscalls:getpgid,syscalls:openat"];
     let with = |object: &str, command: &[&str]| {
-        record_into(&world, "trace", &[&via[..], &["--filter-object", object]].concat(), command)
+        record_into(&fixture, "trace", &[&via[..], &["--filter-object", object]].concat(), command)
     };
     let output = with("syscalls:sys_enter_getpgid: asked.o", &command);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let lines = lines(&world, "trace");
+    let lines = lines(&fixture, "trace");
     let entries = lines.iter().filter(|line| line.contains("syscall_entry_getpgid: "));
     let numbers: Vec<u64> = entries.map(|line| number(line, "{ pid = ") - 1_000_000_000).collect();
     assert_eq!(numbers, (0..100).step_by(4).collect::<Vec<_>>());
@@ -522,84 +524,86 @@ fn filters_in_c_are_asked_by_tracefs_too() {
     assert_eq!(exits, 100, "which it is not about");
     let output = with("syscalls:openat: unmet.o", &["touch", "ran"]);
     let talk = text(&output.stderr);
-    assert!(!output.status.success() && !world.path("ran").exists(), "{talk}");
+    assert!(!output.status.success() && !fixture.path("ran").exists(), "{talk}");
     let why = "it is what tracefs does not give";
     assert!(talk.contains("unmet.o: the filter reads 'filename'") && talk.contains(why), "{talk}");
     assert!(talk.contains("hint: "), "{talk}");
 }
 
-/// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.
+/// RUN a flight recorder that is too small. EXPECT the newest events, and the number of overwritten
+/// ones.
 #[test]
 fn a_flight_recorder_keeps_the_newest_by_tracefs_too() {
-    let world = World::new("tracefs-flight");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-flight");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile_file("kernel/calls.c", true, &[]);
+    let program = fixture.compile_file("kernel/calls.c", true, &[]);
     let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
     let options = [&options[..], &["--flight-recorder", "--buffer-size", "128K"]].concat();
     let command = [program.to_str().expect("a path"), "50000"];
-    let output = record_into(&world, "trace", &options, &command);
+    let output = record_into(&fixture, "trace", &options, &command);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     let [recorded, lost, overwritten] = counts(&talk);
     assert!(recorded > 1000 && overwritten > 1000, "{talk}");
     assert_eq!((recorded + overwritten, lost), (100_000, 0), "{talk}");
-    let lines = lines(&world, "trace");
+    let lines = lines(&fixture, "trace");
     assert!(lines.iter().any(|line| line.contains("pid = 1000049999")), "{}", lines.len());
 }
 
-/// RUN a recording with hardly any buffer. EXPECT every call in the trace or counted as lost, there
-/// and in what is said.
+/// RUN a recording with hardly any buffer. EXPECT every call in the trace or counted as lost, in
+/// the trace and in the messages.
 #[test]
-fn what_finds_no_room_is_counted() {
-    let world = World::new("tracefs-lost");
-    if !has_kernel_events(&world) {
+fn events_without_room_are_counted() {
+    let fixture = Fixture::new("tracefs-lost");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let program = fixture.compile_file("kernel/calls.c", false, &[]);
     let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
     let options = [&options[..], &["--buffer-size", "16K"]].concat();
     let command = [program.to_str().expect("a path"), "100000"];
-    let output = record_into(&world, "trace", &options, &command);
+    let output = record_into(&fixture, "trace", &options, &command);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     let [recorded, lost, overwritten] = counts(&talk);
     assert!(recorded > 0 && lost > 0, "{talk}");
     assert_eq!((recorded + lost, overwritten), (200_000, 0), "{talk}");
-    let in_trace = lines(&world, "trace").iter().filter(|line| line.contains("_getpgid: ")).count();
+    let in_trace =
+        lines(&fixture, "trace").iter().filter(|line| line.contains("_getpgid: ")).count();
     assert_eq!(in_trace as u64, recorded);
     if has("babeltrace2") {
-        let output = Command::new("babeltrace2").arg(world.path("trace/kernel")).output();
+        let output = Command::new("babeltrace2").arg(fixture.path("trace/kernel")).output();
         let messages = text(&output.expect("it runs").stderr);
         assert_eq!(discarded_by_babeltrace(&messages), lost, "{messages}");
     }
 }
 
-/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT what comes behind.
+/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT the events after it.
 #[test]
-fn who_calls_exec_in_a_thread_is_recorded_behind_it() {
+fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     const EXEC: &str = "#include <pthread.h>\n#include <unistd.h>\n\
         static void *go(void *program) {\n\
         execl(program, \"calls\", \"7\", (char *)0); return program; }\n\
         int main(int argc, char **argv) { pthread_t thread; (void)argc;\n\
         if (pthread_create(&thread, 0, go, argv[1])) return 97;\n\
         pthread_join(thread, 0); return 98; }\n";
-    let world = World::new("tracefs-exec");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("tracefs-exec");
+    if !has_kernel_events(&fixture) {
         return;
     }
-    let program = world.compile("exec", EXEC, false, &["-pthread"]);
-    let calls = world.compile_file("kernel/calls.c", false, &[]);
+    let program = fixture.compile("exec", EXEC, false, &["-pthread"]);
+    let calls = fixture.compile_file("kernel/calls.c", false, &[]);
     let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
     let command = [program.to_str().expect("a path"), calls.to_str().expect("a path")];
-    let output = record_into(&world, "trace", &options, &command);
+    let output = record_into(&fixture, "trace", &options, &command);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert_eq!(counts(&talk), [14, 0, 0], "{talk}");
 }
 
-/// The instances of a recorder.
+/// Returns the instances of a recorder.
 fn instances_of(pid: u32) -> Vec<PathBuf> {
     let entries = fs::read_dir(INSTANCES).expect("instances").flatten();
     let ours = format!("trackway-{pid}-");
@@ -610,21 +614,22 @@ fn instances_of(pid: u32) -> Vec<PathBuf> {
 }
 
 /// RUN recordings that end, whose recorder is killed, and whose recorder is killed with the process
-/// that would tidy up. EXPECT no instance of theirs, of the last one's after the next recording.
+/// that would clean up. EXPECT no instance of theirs; of the last one none after the next
+/// recording.
 #[test]
 fn nothing_stays_in_tracefs() {
     const LOOK: &str = "ls /sys/kernel/tracing/instances >seen";
-    let world = World::new("tracefs-gone");
-    if !has_kernel_events(&world) || !is_mounted() {
+    let fixture = Fixture::new("tracefs-gone");
+    if !has_kernel_events(&fixture) || !is_mounted() {
         return;
     }
     let run = |script: &str| {
         let options = ["record", "--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
-        let mut record = world.trackway(&options);
+        let mut record = fixture.trackway(&options);
         record.args(["-o", "trace", "--", "sh", "-c", script]);
         let mut recorder = record.stderr(std::process::Stdio::null()).spawn().expect("it runs");
         let status = recorder.wait().expect("it ends");
-        let seen = fs::read_to_string(world.path("seen")).expect("what the command saw");
+        let seen = fs::read_to_string(fixture.path("seen")).expect("what the command saw");
         let ours = format!("trackway-{}-", recorder.id());
         assert!(seen.lines().any(|line| line.starts_with(&ours)), "{seen}");
         (recorder.id(), status.success())
@@ -650,23 +655,23 @@ fn nothing_stays_in_tracefs() {
     assert_eq!(instances_of(pid), [] as [PathBuf; 0]);
 }
 
-/// RUN a recording by who may use tracefs and not BPF. EXPECT it to go by tracefs, to say why, and
-/// doctor to say so before; and to be refused where BPF is insisted on.
+/// RUN a recording as a user who may use tracefs and not BPF. EXPECT it to use tracefs, to report
+/// why, and doctor to report so before; and a refusal where BPF is required.
 #[test]
-fn who_is_refused_bpf_records_by_tracefs() {
-    let world = World::new("tracefs-fallback");
-    if !has_kernel_events(&world) || !is_mounted() {
+fn recorders_without_bpf_use_tracefs() {
+    let fixture = Fixture::new("tracefs-fallback");
+    if !has_kernel_events(&fixture) || !is_mounted() {
         return;
     }
     if !has("capsh") {
         return skipped("capsh is not installed");
     }
-    let program = world.compile_file("kernel/calls.c", false, &[]);
+    let program = fixture.compile_file("kernel/calls.c", false, &[]);
     let trackway = build_dir().join("trackway");
     let run = |arguments: &str| {
         let command = format!("{} {arguments}", trackway.display());
         let drop = "--drop=cap_bpf,cap_perfmon,cap_sys_admin";
-        let output = world.command("capsh").args([drop, "--", "-c", &command]).output();
+        let output = fixture.command("capsh").args([drop, "--", "-c", &command]).output();
         output.expect("capsh runs")
     };
     let command = format!("-o trace -- {} 100", program.display());
@@ -677,7 +682,7 @@ fn who_is_refused_bpf_records_by_tracefs() {
                Operation not permitted";
     assert!(talk.contains(why) && talk.contains("hint: trackway doctor"), "{talk}");
     assert_eq!(counts(&talk), [200, 0, 0], "{talk}");
-    let lines = lines(&world, "trace");
+    let lines = lines(&fixture, "trace");
     assert_eq!(lines.iter().filter(|line| line.contains("_getpgid: ")).count(), 200);
 
     let output = run(&format!("record --kernel syscalls:getpgid --kernel-via bpf {command}"));
@@ -691,28 +696,28 @@ fn who_is_refused_bpf_records_by_tracefs() {
     let check = doctor(run("doctor --format json"));
     let fact = check["fact"].as_str().unwrap_or_default();
     assert!(check["result"] == "limited" && fact.contains("by tracefs"), "{check}");
-    let with_bpf = world.trackway(&["doctor", "--format", "json"]).output().expect("it runs");
+    let with_bpf = fixture.trackway(&["doctor", "--format", "json"]).output().expect("it runs");
     assert!(doctor(with_bpf)["fact"].as_str().is_some_and(|fact| fact.contains("BPF")));
 }
 
-/// RUN under sudo. EXPECT the command to be the invoking user's, who cannot remove the instance,
-/// and the instance gone all the same.
+/// RUN under sudo. EXPECT the command to run as the invoking user, who cannot remove the instance,
+/// and the instance to be removed all the same.
 #[test]
 fn under_sudo_the_instance_goes_too() {
-    let world = World::new("tracefs-sudo");
-    if !has_kernel_events(&world) || !is_mounted() {
+    let fixture = Fixture::new("tracefs-sudo");
+    if !has_kernel_events(&fixture) || !is_mounted() {
         return;
     }
-    for folder in [&world.path(""), &world.window_dir().to_owned()] {
+    for folder in [&fixture.path(""), &fixture.window_dir().to_owned()] {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(folder, open).expect("a mode");
     }
     // Where that user gets to.
-    let program = world.path("calls-of-all");
-    copy_program(&world.compile_file("kernel/calls.c", false, &[]), &program);
+    let program = fixture.path("calls-of-all");
+    copy_program(&fixture.compile_file("kernel/calls.c", false, &[]), &program);
     let looks = format!("ls {INSTANCES} >&2; ls /proc/$PPID/fd >/dev/null 2>&1 && echo open");
     let script = format!("id -u; {} 10; {looks}; echo $PPID", program.display());
-    let mut record = world.trackway(&["record", "--kernel", "syscalls:getpgid"]);
+    let mut record = fixture.trackway(&["record", "--kernel", "syscalls:getpgid"]);
     record.args(["--kernel-via", "tracefs", "-o", "trace", "--", "sh", "-c", &script]);
     record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
     let output = record.output().expect("trackway runs");

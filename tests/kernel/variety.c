@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* System calls whose arguments and results are the same in every run; what is before and behind
- * them is told by getpgid(1000000001) and getpgid(1000000002). variety COUNT */
+/* System calls whose arguments and results are the same in every run, between the marks
+ * getpgid(1000000001) and getpgid(1000000002). variety COUNT */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

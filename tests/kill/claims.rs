@@ -1,5 +1,5 @@
-//! A claimer that is dead, as the kernel says: its region is nobody's until it is freed, and then
-//! is as good as before.
+//! A dead claimer, as the kernel reports it. No writer uses its region until the region is freed;
+//! then the region is as good as before.
 
 use std::sync::atomic::Ordering;
 
@@ -8,14 +8,14 @@ use trackway_window::Owner;
 
 use crate::reading::Fate;
 use crate::stage::{By, Settings, Stage};
-use crate::stepping::{Place, Players, Scenario, Time};
+use crate::stepping::{Fit, Players, Scenario, Time};
 
 #[test]
 fn the_region_of_a_dead_claimer_waits_until_it_is_freed() {
     let settings = Settings { overwrite: false, contexts: true, wide_ids: false, by: By::Claim };
     let Some(stage) = Stage::new(settings) else { return };
-    for place in [Place::Room(6), Place::Switch] {
-        let scenario = Scenario { place, time: Time::Near, text: Some(17), is_cold: false };
+    for fit in [Fit::Spare(6), Fit::Switch] {
+        let scenario = Scenario { fit, time: Time::Near, text: Some(17), is_cold: false };
         let mut players = Players::new(&stage);
         players.set(&scenario);
         // Points at which the window changed while it was claimed.
@@ -56,7 +56,7 @@ fn die_at(stage: &Stage, scenario: &Scenario, moment: usize) -> Result<(), Strin
     if !stage.live().owner_is_dead(Owner::from_word(owner)) {
         return Err("its owner is dead, and nobody can tell".into());
     }
-    let fate = players.look_again()?;
+    let fate = players.check_after_death()?;
     let word = region.expected();
     players.others_emit(1)?;
     if (region.expected(), region.control.owner.load(Ordering::Relaxed)) != (word, owner) {

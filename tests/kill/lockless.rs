@@ -1,13 +1,14 @@
-//! The 2012 paper's buffer, stepped through in the same way: its hole, found and counted.
+//! The lockless buffer of the 2012 paper, stepped through in the same way: its hole is found and
+//! counted.
 //!
-//! It has no sequence that could be aborted and no claim that could be freed. A producer that is
-//! killed between reserve and commit leaves a hole. One that is killed after it committed a
-//! sub-buffer's last slot, and before commit seq says so, leaves a sub-buffer that is whole and
-//! undelivered: that is read at the end. [`Buffer::holes`] finds both, and points of both kinds are
-//! counted here. All that is not in a hole must be whole, in order and read.
+//! Such a buffer has no sequence to abort and no claim to free. A producer that is killed between
+//! reserve and commit leaves a hole. One that is killed after it committed a sub-buffer's last
+//! slot, and before it updated the commit sequence, leaves a complete but undelivered sub-buffer,
+//! which is read at the end. [`Buffer::holes`] finds both, and the test counts points of both
+//! kinds. All records outside a hole must be complete, in order and read.
 //!
-//! The buffer by itself: other producers run in the harness, on copies of the memory; the code is
-//! the library's. Then the library, in a session, with a real recorder.
+//! First the buffer by itself: other producers run in the harness, on copies of the memory, with
+//! the library's code. Then the library, in a session, with a real recorder.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -25,13 +26,14 @@ const PAGE: usize = 1 << PAGE_SHIFT;
 const SUB_BUFFERS: usize = 2;
 /// Counters, then memory for all sub-buffers and one more.
 const BYTES: usize = PAGE * (2 + SUB_BUFFERS);
-/// Where in the first page things are.
+/// Offsets in the first page.
 const SUB_BUFFERS_AT: usize = 512;
 const PLACES_AT: usize = 1024;
 const CLOCK_AT: usize = 2048;
-/// Words of a record that others emit, and how many: more than the buffer has room for.
+/// Words of a record that other producers emit; and the number of records, for more than the buffer
+/// has room.
 const WORDS: u32 = 5;
-const OTHERS: u64 = 300;
+const LATER_EVENTS: u64 = 300;
 /// The event that is stepped through.
 const EVENT: u64 = 500;
 const EVENT_WORDS: u32 = 11;
@@ -39,7 +41,7 @@ const EVENT_WORDS: u32 = 11;
 const LATER: u64 = 1000;
 /// Events of others that come in between.
 const FEW: u64 = 3;
-/// More steps than an event takes, in a library that is not optimised.
+/// More steps than an event takes in an unoptimised library.
 const STEPS_MAX: usize = 200_000;
 
 /// Memory that a buffer lies in, shared with children.
@@ -79,7 +81,7 @@ impl Memory {
         Self(base.cast())
     }
 
-    /// Of an empty buffer.
+    /// Resets the buffer to its empty state.
     fn reset(&self, mode: Mode) {
         // SAFETY: the memory is ours, and no producer is alive.
         unsafe { std::ptr::write_bytes(self.0, 0, BYTES) };
@@ -146,7 +148,7 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, BYTES) };
     }
 
-    /// Reads what is whole; the events' numbers.
+    /// Reads the complete records; returns the events' numbers.
     fn drain(&self, mode: Mode, own: &mut u32) -> Result<Vec<u64>, String> {
         let buffer = self.buffer(mode);
         let mut numbers = Vec::new();
@@ -190,14 +192,14 @@ impl Memory {
     }
 }
 
-/// What the writer that stands still has left, as its counters say.
+/// State in which a suspended writer leaves the buffer, by its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// Nothing.
     Nothing,
     /// A slot that is not committed.
     Hole,
-    /// A sub-buffer that is whole and undelivered; perhaps a hole in the next one.
+    /// A complete, undelivered sub-buffer; perhaps with a hole in the next one.
     Undelivered,
 }
 
@@ -210,12 +212,12 @@ fn left(buffer: &Buffer<'_>) -> Left {
     }
 }
 
-/// The writer is dead, and others go on until the buffer has been gone round: what is read is
-/// whole, and all events are read, lost or in a sub-buffer with a hole.
+/// Kills the writer and lets others go on until the buffer has wrapped. All records that are read
+/// must be complete, and all events must be read, lost or in a sub-buffer with a hole.
 fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
     let buffer = copy.buffer(mode);
     let found = left(&buffer);
-    for number in 0..OTHERS {
+    for number in 0..LATER_EVENTS {
         let _ = copy.emit(mode, WORDS, LATER + number);
     }
     copy.force_switch(mode);
@@ -227,7 +229,7 @@ fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
     let lost = count(&buffer.counters.lost_full) + count(&buffer.counters.lost_nested);
     let in_holes: u64 = buffer.holes().filter(|hole| hole.bytes > 0).map(|hole| hole.records).sum();
     let records = buffer.records();
-    // Of those who came later, who are all behind a hole, nothing can be read.
+    // Later events all lie after a hole and cannot be read.
     let is_right = match found {
         Left::Hole => read.iter().all(|number| *number < LATER),
         Left::Nothing | Left::Undelivered => read.len() as u64 + in_holes == records,
@@ -239,24 +241,26 @@ fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
         return Err("others left something, and they are alive".into());
     }
     // With the event, or without it.
-    let (all, emitted) = (records + lost, before + OTHERS);
+    let (all, emitted) = (records + lost, before + LATER_EVENTS);
     if (emitted..=emitted + 1).contains(&all) {
         return Ok(());
     }
     Err(format!("{all} counted of {emitted}, {found:?}: {lost} lost, {in_holes} in holes"))
 }
 
-/// Where the event finds the buffer.
+/// Fit of the event in the open sub-buffer.
 #[derive(Debug, Clone, Copy)]
-enum Place {
-    Room,
-    /// It ends where its sub-buffer does.
-    LastRoom,
+enum Fit {
+    /// The sub-buffer has room to spare.
+    Spare,
+    /// The event ends where its sub-buffer does.
+    Exact,
+    /// The event needs the next sub-buffer.
     Switch,
 }
 
-/// Emits events until the buffer is where the event is to find it; how many.
-fn go_to(memory: &Memory, mode: Mode, place: Place) -> u64 {
+/// Emits events until the open sub-buffer has this fit for the event; returns their number.
+fn go_to(memory: &Memory, mode: Mode, fit: Fit) -> u64 {
     let buffer = memory.buffer(mode);
     let within = || {
         PAGE - buffer.geometry.within(buffer.counters.write_count.load(Ordering::Relaxed)) as usize
@@ -269,10 +273,10 @@ fn go_to(memory: &Memory, mode: Mode, place: Place) -> u64 {
     emit(WORDS);
     let record = |words: usize| 4 + 8 * words;
     let event = record(EVENT_WORDS as usize);
-    let wanted = match place {
-        Place::Room => return emitted,
-        Place::LastRoom => event,
-        Place::Switch => event - 4,
+    let wanted = match fit {
+        Fit::Spare => return emitted,
+        Fit::Exact => event,
+        Fit::Switch => event - 4,
     };
     while within() > wanted {
         let missing = within() - wanted;
@@ -286,7 +290,7 @@ fn go_to(memory: &Memory, mode: Mode, place: Place) -> u64 {
     emitted
 }
 
-/// A child that is about to emit the event.
+/// Forks a child that is about to emit the event.
 fn child(memory: &Memory, mode: Mode) -> Tracee {
     // SAFETY: no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };
@@ -303,11 +307,11 @@ fn child(memory: &Memory, mode: Mode) -> Tracee {
     child
 }
 
-/// How many points of each [`Left`] stepping through one event came to.
-fn step_through(mode: Mode, place: Place) -> [usize; 3] {
+/// Steps through one event; returns how many points led to each [`Left`].
+fn step_through(mode: Mode, fit: Fit) -> [usize; 3] {
     let (memory, copy) = (Memory::new(), Memory::new());
     memory.reset(mode);
-    let before = go_to(&memory, mode, place);
+    let before = go_to(&memory, mode, fit);
     let mut child = child(&memory, mode);
     let mut points = [0; 3];
     let mut last = Vec::new();
@@ -317,7 +321,7 @@ fn step_through(mode: Mode, place: Place) -> [usize; 3] {
         points[left(&copy.buffer(mode)) as usize] += 1;
         let is_at_its_end = number > 0 && child.is_at_breakpoint();
         if bytes != last {
-            let fail = |wrong| -> ! { panic!("{mode:?}, {place:?}, after {number}: {wrong}") };
+            let fail = |wrong| -> ! { panic!("{mode:?}, {fit:?}, after {number}: {wrong}") };
             others_go_on(&copy, mode, before).unwrap_or_else(|wrong| fail(wrong));
             let checkpoint = child.checkpoint();
             let came = come_in_between(&memory, mode, before, &mut child, is_at_its_end);
@@ -334,7 +338,8 @@ fn step_through(mode: Mode, place: Place) -> [usize; 3] {
     panic!("not at its end after {STEPS_MAX} instructions");
 }
 
-/// Others come in, and the writer goes on, if it is not at its end: everything is read.
+/// Lets other producers emit in between, then the writer go on, if it is not at its end: everything
+/// must be read.
 fn come_in_between(
     memory: &Memory,
     mode: Mode,
@@ -365,26 +370,27 @@ fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
         return trackway_tests::skipped(&reason);
     }
     for mode in [Mode::Discard, Mode::FlightRecorder] {
-        for place in [Place::Room, Place::LastRoom, Place::Switch] {
-            let points = step_through(mode, place);
-            println!("{mode:?}, {place:?}: {points:?}");
+        for fit in [Fit::Spare, Fit::Exact, Fit::Switch] {
+            let points = step_through(mode, fit);
+            println!("{mode:?}, {fit:?}: {points:?}");
             let [nothing, hole, undelivered] = points;
             assert!(nothing > 50 && hole > 50, "{points:?}");
-            // Only who commits the last slot of a sub-buffer can leave it undelivered.
-            assert_eq!(undelivered > 0, !matches!(place, Place::Room), "{points:?}");
+            // Only the producer that commits the last slot of a sub-buffer can leave it
+            // undelivered.
+            assert_eq!(undelivered > 0, !matches!(fit, Fit::Spare), "{points:?}");
         }
     }
 }
 
-/// The same in the library, with a real recorder, which counts what is lost in a hole.
+/// Steps through the same in the library, with a real recorder, which counts the losses of a hole.
 #[test]
 fn a_recorder_counts_the_hole_of_a_dead_writer() {
     let settings =
         Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Lockless };
     let Some(stage) = Stage::new(settings) else { return };
     let mut players = Players::new(&stage);
-    for place in [stepping::Place::Room(4), stepping::Place::LastRoom, stepping::Place::Switch] {
-        let scenario = Scenario { place, time: Time::Near, text: Some(30), is_cold: false };
+    for fit in [stepping::Fit::Spare(4), stepping::Fit::Exact, stepping::Fit::Switch] {
+        let scenario = Scenario { fit, time: Time::Near, text: Some(30), is_cold: false };
         players.set(&scenario);
         let (mut emitted, mut seen) = (None, [0; 3]);
         let walked = players.walk(|players, point, is_new| {
@@ -403,9 +409,9 @@ fn a_recorder_counts_the_hole_of_a_dead_writer() {
             Err(format!("{all} of {before} after {}: {lost} lost, {left:?}", point.number))
         });
         let steps = walked.unwrap_or_else(|wrong| panic!("{scenario:?}: {wrong}"));
-        println!("{place:?}: {seen:?} states, {steps:?}");
+        println!("{fit:?}: {seen:?} states, {steps:?}");
         assert!(steps.instructions > 50 && seen[Left::Hole as usize] > 3, "{steps:?}, {seen:?}");
-        let is_last = !matches!(place, stepping::Place::Room(_));
+        let is_last = !matches!(fit, stepping::Fit::Spare(_));
         assert_eq!(seen[Left::Undelivered as usize] > 2, is_last, "{seen:?}");
     }
 }

@@ -1,23 +1,24 @@
-//! Killed, aborted, preempted or interrupted after every instruction: a writer is stepped through
-//! one event, and after each step forks of its world are read. What was committed must be whole
-//! and there, the event at most once, and everything else counted.
+//! A writer that is killed, aborted, preempted or interrupted after every instruction of one event.
+//! The test steps through the event, and after each step reads forks of the state: the writer's
+//! registers and memory, and the window. Committed records must be present and complete, the event
+//! at most once, and everything else counted.
 //!
 //! ```text
 //! cargo test -p trackway-tests --test kill      a choice of events: what `make test` runs
-//! scripts/kill [BYTES]                          every text up to BYTES at every place
+//! scripts/kill [BYTES]                          every text up to BYTES at every fit
 //! ```
 //!
-//! After each instruction, forks of the world go on in these ways:
+//! After each instruction, forks of the state go on in these ways:
 //!
-//! * the writer is killed, and readers look (and, where the window changed, a real recorder takes
-//!   over and a real reader reads);
-//! * the writer is killed, and another one goes on;
-//! * the writer's sequence is aborted by moving it to its abort handler, and goes on;
-//! * another writer comes in, which aborts the sequence, and both go on;
-//! * a signal comes in whose handler traces; the kernel aborts the sequence.
+//! * the writer is killed, and the window is read (where it changed, a real recorder takes over and
+//!   a real reader reads the trace);
+//! * the writer is killed, and another writer goes on;
+//! * the writer's sequence is aborted by a jump to its abort handler, and goes on;
+//! * another writer preempts it, which aborts the sequence, and both go on;
+//! * a signal arrives whose handler emits an event; the kernel aborts the sequence.
 //!
-//! Each is the program's own code with the library as it is built, from the state in which it was:
-//! registers, private memory and window are taken and put back.
+//! Each fork runs the program's own code with the built library. Registers, private memory and the
+//! window are saved before it and restored after it.
 
 #[cfg(target_arch = "x86_64")]
 mod claims;
@@ -46,13 +47,13 @@ mod every_instruction {
 
     use crate::reading::Fate;
     use crate::stage::{By, Settings, Stage};
-    use crate::stepping::{Place, Players, Scenario, Steps, Time};
+    use crate::stepping::{Fit, Players, Scenario, Steps, Time};
 
     /// Fewer instructions than any event takes.
     const INSTRUCTIONS_MIN: usize = 50;
     /// Fewer than a sequence has: three comparisons, a word copied, three stores.
     const LIVE_MIN: usize = 16;
-    /// Bytes of text that a record may have in all places, in the short form.
+    /// Bytes of text in the events of the short form.
     const TEXTS: [usize; 4] = [0, 3, 21, 200];
 
     /// Steps through an event with every continuation at every point.
@@ -64,7 +65,7 @@ mod every_instruction {
         let mut fate = Fate::Absent;
         let walked = players.walk(|players, point, is_new| {
             fate = point.fate;
-            more.worlds += players.all_continuations(point, is_new)?;
+            more.forks += players.all_continuations(point, is_new)?;
             if recover && is_new {
                 players.recovered(point)?;
                 more.recovered += 1;
@@ -79,22 +80,22 @@ mod every_instruction {
         steps
     }
 
-    /// Whether as much was stepped through as there is: a harness that does not step finds nothing.
+    /// Checks that stepping covered every instruction: a harness that does not step finds nothing.
     fn check(
         settings: Settings,
         scenario: &Scenario,
         steps: &Steps,
         fate: Fate,
     ) -> Result<(), &'static str> {
-        let (commits, end) = match scenario.place {
-            Place::Room(_) | Place::LastRoom => (1, Fate::Recorded),
-            Place::Switch => (2, Fate::Recorded),
-            Place::Full if settings.overwrite => (2, Fate::Recorded),
-            Place::Full => (0, Fate::Discarded),
+        let (commits, end) = match scenario.fit {
+            Fit::Spare(_) | Fit::Exact => (1, Fate::Recorded),
+            Fit::Switch => (2, Fate::Recorded),
+            Fit::Full if settings.overwrite => (2, Fate::Recorded),
+            Fit::Full => (0, Fate::Discarded),
         };
         let entered = if settings.by == By::Claim { 0 } else { commits };
         let is_claimed = steps.claimed > 0;
-        let claims = settings.by == By::Claim && scenario.place != Place::Full;
+        let claims = settings.by == By::Claim && scenario.fit != Fit::Full;
         match () {
             () if fate != end => Err("it came to another end"),
             () if steps.instructions < INSTRUCTIONS_MIN => Err("too few instructions"),
@@ -108,49 +109,49 @@ mod every_instruction {
         }
     }
 
-    /// The scenarios of the long form, with texts up to so many bytes; `None`: the short form.
+    /// Returns the longest text of the long form, in bytes; `None` in the short form.
     fn long_form() -> Option<usize> {
         let bytes = std::env::var("TRACKWAY_KILL_BYTES").ok()?;
         Some(bytes.parse().expect("TRACKWAY_KILL_BYTES is a number"))
     }
 
-    fn scenario(place: Place, text: Option<usize>, time: Time) -> Scenario {
-        Scenario { place, time, text, is_cold: false }
+    fn scenario(fit: Fit, text: Option<usize>, time: Time) -> Scenario {
+        Scenario { fit, time, text, is_cold: false }
     }
 
-    /// What is stepped through in every kind of session.
+    /// Returns the scenarios that every kind of session steps through.
     fn scenarios(seed: u64) -> Vec<Scenario> {
         let mut scenarios = Vec::new();
         let Some(bytes_max) = long_form() else {
             let mut random = Random::new(seed);
             for text in TEXTS {
                 let time = *random.pick(&[Time::Near, Time::Far, Time::Back]);
-                scenarios.push(scenario(Place::Room(random.below(8)), Some(text), time));
+                scenarios.push(scenario(Fit::Spare(random.below(8)), Some(text), time));
             }
             let text = Some(*random.pick(&TEXTS));
-            scenarios.push(scenario(Place::Room(random.below(8)), None, Time::Near));
-            scenarios.push(scenario(Place::LastRoom, text, Time::Far));
-            scenarios.push(scenario(Place::Switch, text, Time::Near));
-            scenarios.push(scenario(Place::Full, Some(200), Time::Back));
-            let cold = scenario(Place::Room(0), Some(3), Time::Near);
+            scenarios.push(scenario(Fit::Spare(random.below(8)), None, Time::Near));
+            scenarios.push(scenario(Fit::Exact, text, Time::Far));
+            scenarios.push(scenario(Fit::Switch, text, Time::Near));
+            scenarios.push(scenario(Fit::Full, Some(200), Time::Back));
+            let cold = scenario(Fit::Spare(0), Some(3), Time::Near);
             scenarios.push(Scenario { is_cold: true, ..cold });
             return scenarios;
         };
         for text in std::iter::once(None).chain((0..=bytes_max).map(Some)) {
-            let places = (0..8).map(Place::Room);
-            for place in places.chain([Place::LastRoom, Place::Switch, Place::Full]) {
+            let fits = (0..8).map(Fit::Spare);
+            for fit in fits.chain([Fit::Exact, Fit::Switch, Fit::Full]) {
                 for time in [Time::Near, Time::Far, Time::Back] {
-                    scenarios.push(scenario(place, text, time));
+                    scenarios.push(scenario(fit, text, time));
                 }
             }
-            let cold = scenario(Place::Room(0), text, Time::Near);
+            let cold = scenario(Fit::Spare(0), text, Time::Near);
             scenarios.push(Scenario { is_cold: true, ..cold });
         }
         scenarios
     }
 
     /// Kinds of sessions: with contexts or not, with wide ids or not. The short form has `few`.
-    fn in_all_places(overwrite: bool, by: By, few: &[(bool, bool)], seed: u64) {
+    fn step_through_all(overwrite: bool, by: By, few: &[(bool, bool)], seed: u64) {
         let all = [(false, false), (false, true), (true, false), (true, true)];
         let kinds = if long_form().is_some() { &all[..] } else { few };
         for &(contexts, wide_ids) in kinds {
@@ -170,25 +171,25 @@ mod every_instruction {
 
     #[test]
     fn by_sequence_in_discard_mode() {
-        in_all_places(false, By::Sequence, &[(false, false), (true, true)], 1);
+        step_through_all(false, By::Sequence, &[(false, false), (true, true)], 1);
     }
 
     #[test]
     fn by_sequence_in_a_flight_recorder() {
-        in_all_places(true, By::Sequence, &[(false, true)], 2);
+        step_through_all(true, By::Sequence, &[(false, true)], 2);
     }
 
     #[test]
     fn by_claim_in_discard_mode() {
-        in_all_places(false, By::Claim, &[(true, false)], 3);
+        step_through_all(false, By::Claim, &[(true, false)], 3);
     }
 
     #[test]
     fn by_claim_in_a_flight_recorder() {
-        in_all_places(true, By::Claim, &[(false, false)], 4);
+        step_through_all(true, By::Claim, &[(false, false)], 4);
     }
 
-    /// Where the window changed, a real recorder takes over, and what it writes is read.
+    /// A real recorder takes over wherever the window changed, and its trace is read.
     #[test]
     fn recovered_from_every_state() {
         for overwrite in [false, true] {
@@ -196,8 +197,8 @@ mod every_instruction {
                 Settings { overwrite, contexts: true, wide_ids: false, by: By::Sequence };
             let Some(stage) = Stage::new(settings) else { return };
             let mut players = Players::new(&stage);
-            for place in [Place::Room(5), Place::Switch, Place::Full] {
-                let scenario = scenario(place, Some(12), Time::Near);
+            for fit in [Fit::Spare(5), Fit::Switch, Fit::Full] {
+                let scenario = scenario(fit, Some(12), Time::Near);
                 let steps = step_through(&mut players, &scenario, true);
                 assert_eq!(steps.recovered, steps.states);
             }

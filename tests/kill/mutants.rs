@@ -1,16 +1,16 @@
-//! Faults that the harness must see, or it sees nothing: a commit word that is stored early, a
-//! sequence that is not aborted, a region that is taken from a living owner.
+//! Seeded faults that the harness must detect: a commit word that is stored early, a sequence that
+//! is not aborted, a region that is taken from a living owner.
 
 use std::sync::atomic::Ordering;
 
 use crate::reading::Fate;
 use crate::stage::{By, Settings, Stage};
-use crate::stepping::{Place, Players, Point, Scenario, Steps, Time};
+use crate::stepping::{Fit, Players, Point, Scenario, Steps, Time};
 
 const PLAIN: Settings =
     Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Sequence };
 const EVENT: Scenario =
-    Scenario { place: Place::Room(2), time: Time::Near, text: Some(40), is_cold: false };
+    Scenario { fit: Fit::Spare(2), time: Time::Near, text: Some(40), is_cold: false };
 
 /// Steps through an event; the points at which `wrong` finds something, as a list of booleans, of
 /// those that `of` chooses.
@@ -46,11 +46,11 @@ fn a_commit_word_that_is_stored_before_the_rest_is_seen() {
     let early = |bytes: &[u8]| {
         let fork = stage.fork(bytes);
         stage.region(fork).control.commit.store(committed, Ordering::Relaxed);
-        players.look_at_window(fork)
+        players.check_window(fork)
     };
     let live: Vec<_> = points.iter().filter(|point| point.1).collect();
     assert!(live.iter().all(|point| point.2 == Fate::Absent));
-    // Before its last instruction everything is there but the word: then it is not early.
+    // Before its last instruction everything but the word is in place: a store there is not early.
     let (last, others) = live.split_last().expect("points in a sequence");
     assert!(matches!(early(&last.0), Ok(Fate::Recorded)));
     for (number, point) in others.iter().enumerate() {
@@ -66,8 +66,8 @@ fn a_sequence_that_is_not_aborted_is_seen() {
     let is_live = |_: &Players, point: &Point| point.live.is_some();
     let (found, _) =
         findings(&mut players, is_live, |players, point| players.preempted(point, false));
-    // Until the commit word is compared, the comparison sees what came in between. From there on
-    // nothing does but the abort.
+    // Until the commit word is compared, the comparison detects events that came in between. After
+    // it, only the abort protects the writer.
     let safe = found.iter().take_while(|is_found| !**is_found).count();
     assert!(safe < 10, "{found:?}");
     assert!(found.len() - safe > 10 && found[safe..].iter().all(|is_found| *is_found), "{found:?}");
@@ -89,7 +89,7 @@ fn a_region_that_is_taken_from_a_living_owner_is_seen() {
         region.control.owner.store(0, Ordering::Relaxed);
         players.preempted(point, true)
     });
-    // From the first look at the commit word to the commit.
+    // From the first load of the commit word to the commit.
     assert!(steps.claimed > 10 && found.last() == Some(&true), "{found:?}");
     let seen = found.iter().filter(|is_found| **is_found).count();
     assert!(seen * 2 > found.len(), "{found:?}");

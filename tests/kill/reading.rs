@@ -1,4 +1,4 @@
-//! What a window holds, read by the readers' own code, and what must be true of it.
+//! Contents of a window, read by the readers' own code, and the invariants that must hold.
 
 use std::sync::atomic::Ordering;
 
@@ -7,19 +7,19 @@ use trackway_ring::{Drained, Region, Snapshot};
 use trackway_testkit::Records;
 use trackway_window::{MappedMemory, SessionLayout, Way, Window};
 
-/// Bytes of a text's length, which stands before it.
+/// Bytes of a text's length, which precedes the text.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// The events of writer.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What was emitted before the event that is stepped through.
-    Before,
+    /// Emitted before the event that is stepped through.
+    Earlier,
     /// The event that is stepped through.
     Probe,
-    /// What another process emits in between.
+    /// Emitted by another process in between.
     Other,
-    /// What a signal handler emits in between.
+    /// Emitted by a signal handler in between.
     Inner,
     /// The event that is stepped through, where it has no payload.
     Empty,
@@ -28,20 +28,20 @@ pub(crate) enum Kind {
 impl Kind {
     /// All of them, in the order of their numbers as orders.
     pub(crate) const ALL: [Self; 5] =
-        [Self::Before, Self::Probe, Self::Other, Self::Inner, Self::Empty];
+        [Self::Earlier, Self::Probe, Self::Other, Self::Inner, Self::Empty];
 
-    /// Its name: what its description holds.
+    /// Returns its name, as its description has it.
     pub(crate) const fn name(self) -> &'static str {
         ["before", "probe", "other", "inner", "empty"][self as usize]
     }
 
-    /// Whether it is the one that is stepped through.
+    /// Returns true if this is the event that is stepped through.
     pub(crate) const fn is_probe(self) -> bool {
         matches!(self, Self::Probe | Self::Empty)
     }
 }
 
-/// Where an event has its place in the window, and its id in the session.
+/// Place of an event in the window, and its id in the session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventId {
     /// Its place in the table of events.
@@ -56,7 +56,7 @@ pub(crate) type Ids = [EventId; Kind::ALL.len()];
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Which event.
+    /// Kind of the event.
     pub(crate) kind: Kind,
     /// Contexts, as they stand in the record.
     pub(crate) contexts: Vec<u8>,
@@ -64,14 +64,14 @@ pub(crate) struct Found {
     pub(crate) text: Vec<u8>,
 }
 
-/// What a region holds.
+/// Contents of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegionState {
     /// CPU and way.
     pub(crate) place: (u32, usize),
     /// End of the committed bytes.
     pub(crate) head: u64,
-    /// Who claims it.
+    /// Word of the process that claims the region.
     pub(crate) owner: u64,
     /// Records before the first one below.
     pub(crate) overwritten: u64,
@@ -85,7 +85,7 @@ pub(crate) struct RegionState {
     pub(crate) last_ts: u64,
 }
 
-/// What a window holds.
+/// Contents of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     /// Its regions that were ever written or claimed.
@@ -95,11 +95,11 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Reads what the session `layout` holds in `window`.
+    /// Reads the contents of session `layout` in `window`.
     ///
     /// # Errors
-    /// What is wrong with it: a record that is not whole, a count that is not what was counted, a
-    /// time that goes backward.
+    /// Returns the fault as an error: an incomplete record, a wrong count, a time that goes
+    /// backward.
     pub(crate) fn read(window: &Window, layout: &SessionLayout, ids: &Ids) -> Result<Self, String> {
         let mut regions = Vec::new();
         for cpu in 0..layout.cpus {
@@ -224,26 +224,27 @@ fn read_records(
     if records.is_whole() { Ok(last_ts) } else { Err("a record is not whole".into()) }
 }
 
-/// Bytes of a record's contexts.
+/// Returns the bytes of a record's contexts.
 pub(crate) fn context_bytes(contexts: u32) -> usize {
     let sizes = [(VPID, 4), (VTID, 4), (PROCNAME, PROCNAME_BYTES)];
     sizes.iter().filter(|(bit, _)| contexts & bit != 0).map(|(_, bytes)| bytes).sum()
 }
 
-/// What may have been emitted since a state was read.
+/// Events that may have been emitted since a state was read.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     /// The event that is stepped through.
     pub(crate) probe: Found,
-    /// How often it was: exactly once, or perhaps not.
+    /// True if the probe was emitted exactly once; false if perhaps not.
     pub(crate) probe_is_certain: bool,
-    /// Whether it comes before all others of its region, or after; `None`: nobody knows.
+    /// True if the probe comes before all other events of its region, false if after them; `None`
+    /// if the order is unknown.
     pub(crate) probe_is_first: Option<bool>,
     /// The others, in their order for each process.
-    pub(crate) others: Vec<Found>,
+    pub(crate) other_events: Vec<Found>,
 }
 
-/// What became of the event that is stepped through.
+/// Outcome of the event that is stepped through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It cannot be seen.
@@ -254,16 +255,16 @@ pub(crate) enum Fate {
     Discarded,
 }
 
-/// Compares what was there with what is there now.
+/// Compares the state before the event with the state now.
 ///
 /// # Errors
 /// What is missing, twice, torn, out of order or not counted.
 pub(crate) fn compare(before: &State, now: &State, expected: &Expected) -> Result<Fate, String> {
-    let mut seen = Vec::new();
+    let mut events = Vec::new();
     for (was, is) in before.regions.iter().zip(&now.regions) {
         let new = added(was, is).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
         check_order(new, expected).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
-        seen.extend(new.iter().cloned());
+        events.extend(new.iter().cloned());
     }
     let discarded: Vec<u64> =
         now.discarded.iter().zip(before.discarded).map(|(now, before)| now - before).collect();
@@ -273,17 +274,17 @@ pub(crate) fn compare(before: &State, now: &State, expected: &Expected) -> Resul
     if !(by_event..=by_event + open).contains(&by_region) {
         return Err(format!("{by_event} discarded by event, {by_region} by region"));
     }
-    let least = expected.others.len() as u64 + 1 - open;
-    let total = seen.len() as u64 + by_region;
-    if !(least..=expected.others.len() as u64 + 1).contains(&total) {
-        return Err(format!("{total} recorded or discarded, of {expected:?}: {seen:?}"));
+    let least = expected.other_events.len() as u64 + 1 - open;
+    let total = events.len() as u64 + by_region;
+    if !(least..=expected.other_events.len() as u64 + 1).contains(&total) {
+        return Err(format!("{total} recorded or discarded, of {expected:?}: {events:?}"));
     }
     for kind in [Kind::Other, Kind::Inner] {
-        check_kind(kind, &seen, discarded[kind as usize], expected)?;
+        check_kind(kind, &events, discarded[kind as usize], expected)?;
     }
-    let probes: Vec<_> = seen.iter().filter(|found| found.kind.is_probe()).collect();
+    let probes: Vec<_> = events.iter().filter(|found| found.kind.is_probe()).collect();
     match probes[..] {
-        [] if by_region > 0 && total > expected.others.len() as u64 => Ok(Fate::Discarded),
+        [] if by_region > 0 && total > expected.other_events.len() as u64 => Ok(Fate::Discarded),
         [] if open > 0 => Ok(Fate::Absent),
         [probe] if *probe == expected.probe => Ok(Fate::Recorded),
         _ => Err(format!("{:?} expected, found {probes:?}", expected.probe)),
@@ -301,7 +302,8 @@ fn added<'now>(was: &RegionState, is: &'now RegionState) -> Result<&'now [Found]
     is.records.strip_prefix(kept).ok_or_else(|| "what was committed is not there".into())
 }
 
-/// Where the probe stands among those of its region, which another writer's commits tell.
+/// Checks the place of the probe among the events of its region, which the other writer's commits
+/// determine.
 fn check_order(new: &[Found], expected: &Expected) -> Result<(), String> {
     let Some(at) = new.iter().position(|found| found.kind.is_probe()) else { return Ok(()) };
     let right = match expected.probe_is_first {
@@ -312,15 +314,16 @@ fn check_order(new: &[Found], expected: &Expected) -> Result<(), String> {
     if right { Ok(()) } else { Err(format!("the record is at {at} of {}", new.len())) }
 }
 
-/// Whether all events of a kind are there, or counted, each once and unharmed.
+/// Checks that all events of a kind are present or counted, each once and undamaged.
 fn check_kind(
     kind: Kind,
-    seen: &[Found],
+    events: &[Found],
     discarded: u64,
     expected: &Expected,
 ) -> Result<(), String> {
-    let mut missing: Vec<_> = expected.others.iter().filter(|found| found.kind == kind).collect();
-    for found in seen.iter().filter(|found| found.kind == kind) {
+    let mut missing: Vec<_> =
+        expected.other_events.iter().filter(|found| found.kind == kind).collect();
+    for found in events.iter().filter(|found| found.kind == kind) {
         let at = missing.iter().position(|expected| *expected == found);
         missing.remove(at.ok_or_else(|| format!("{found:?} is none of {missing:?}"))?);
     }

@@ -1,9 +1,9 @@
-//! Where everything happens: a window that a real recorder prepared, and its copies.
+//! Stage of the tests: a window that a real recorder prepared, and its copies.
 //!
-//! `trackway record` makes a session and starts a command; then it is stopped, its window is
-//! copied, and it is killed. What it left is the template: every stage begins with a copy in which
-//! the lease never runs out and the clock's line always holds, slowly, so that nothing depends on
-//! how long stepping takes. Nobody drains, so what writers do is all that happens.
+//! `trackway record` makes a session and starts a command. Then it is stopped, its window is
+//! copied, and it is killed. The copy is the template of every stage: its lease never expires and
+//! its clock line always holds, slowly, so that nothing depends on the time that stepping takes. No
+//! recorder drains, so only writers change the window.
 
 use std::ffi::CString;
 use std::fs;
@@ -17,7 +17,7 @@ use trackway_abi::region::PAGE_SHIFT;
 use trackway_abi::session::{flag, state};
 use trackway_abi::window::DATA_OFFSET;
 use trackway_ring::lockless::Buffer;
-use trackway_tests::World;
+use trackway_tests::Fixture;
 use trackway_tests::steps::{Running, send, wait_for};
 use trackway_window::{NAME_BYTES, SessionLayout, Way, Window, window_name};
 
@@ -26,17 +26,17 @@ use crate::tracee::Tracee;
 
 /// Bytes of the pattern that texts are parts of; as in writer.c.
 const PATTERN_BYTES: usize = 8192;
-/// What writer.c's signal handler emits.
+/// Numbers that writer.c's signal handler emits.
 const INNER: std::ops::Range<usize> = 77..83;
 /// By how much the session's clock is slowed down, as a power of two.
 const SLOWER_SHIFT: u32 = 12;
 /// First id where ids are to be wide: of those that need 16 bits.
 const WIDE_ID: u32 = 40;
 const PAGE: usize = 1 << PAGE_SHIFT;
-/// How many CPUs' regions a writer may use: its own and, by claim, three neighbours'.
+/// Number of CPUs whose regions a writer may use: its own and, by claim, three neighbours.
 const CPUS_USED: u32 = 4;
 
-/// How writers keep apart.
+/// Writer path of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     /// By restartable sequence.
@@ -47,7 +47,7 @@ pub(crate) enum By {
     Lockless,
 }
 
-/// What kind of session.
+/// Configuration of a stage's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Flight recorder.
@@ -56,13 +56,13 @@ pub(crate) struct Settings {
     pub(crate) contexts: bool,
     /// With ids that need 16 bits.
     pub(crate) wide_ids: bool,
-    /// How writers keep apart.
+    /// Writer path.
     pub(crate) by: By,
 }
 
 /// A stage.
 pub(crate) struct Stage {
-    world: World,
+    fixture: Fixture,
     settings: Settings,
     program: PathBuf,
     token: String,
@@ -75,7 +75,7 @@ pub(crate) struct Stage {
     copy: Window,
     layout: SessionLayout,
     ids: Option<Ids>,
-    /// What may change, as offset and length.
+    /// Ranges that may change, as offset and length.
     extents: Vec<(usize, usize)>,
     beginning: Bytes,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Stage {
 /// Everything in a window that may change.
 pub(crate) type Bytes = Vec<u8>;
 
-/// The CPUs that this process may use, in turns.
+/// Returns one of the CPUs that this process may use, the next one at each call.
 fn some_cpu() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the set is ours; the macro bounds its index.
@@ -136,19 +136,19 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 impl Stage {
-    /// Has a recorder prepare a window, and builds a stage of it. `None`, said so, where writers
-    /// of that kind cannot be stepped through.
+    /// Makes a stage from the window that a recorder prepares. Returns `None`, after printing the
+    /// reason, where writers of that kind cannot be stepped through.
     pub(crate) fn new(settings: Settings) -> Option<Self> {
         if let Some(reason) = crate::tracee::forbidden() {
             trackway_tests::skipped(&reason);
             return None;
         }
-        let world = World::new("kill");
-        let program = world.compile_file("kill/writer.c", true, &[]);
-        let (bytes, token) = record_and_kill(&world, settings);
-        let trace_template = world.path("trace-template");
-        copy_tree(&world.path("trace"), &trace_template);
-        let (live, copy) = (world.window_dir().join("live"), world.window_dir().join("copy"));
+        let fixture = Fixture::new("kill");
+        let program = fixture.compile_file("kill/writer.c", true, &[]);
+        let (bytes, token) = record_and_kill(&fixture, settings);
+        let trace_template = fixture.path("trace-template");
+        copy_tree(&fixture.path("trace"), &trace_template);
+        let (live, copy) = (fixture.window_dir().join("live"), fixture.window_dir().join("copy"));
         put_window(&live, &bytes);
         let live = open(&live);
         let layout = prepare(&live, settings);
@@ -160,7 +160,7 @@ impl Stage {
         }
         let cpu = some_cpu();
         let mut stage = Self {
-            world,
+            fixture,
             settings,
             program,
             token,
@@ -173,7 +173,7 @@ impl Stage {
             extents: Vec::new(),
             beginning: Vec::new(),
         };
-        // Whoever comes first brings the events.
+        // The first writer registers the events.
         let has_sequences = stage.writer().area != 0;
         if !has_sequences && settings.by == By::Sequence {
             trackway_tests::skipped("the C library registered no rseq area");
@@ -183,42 +183,42 @@ impl Stage {
         stage.find_extents();
         stage.beginning = stage.save();
         let whole = stage.whole(&stage.live);
-        put_window(&stage.world.window_dir().join("copy"), &whole);
+        put_window(&stage.fixture.window_dir().join("copy"), &whole);
         Some(stage)
     }
 
-    /// Puts back what may change as it was when the stage was built.
+    /// Restores the changeable ranges to their state when the stage was built.
     pub(crate) fn begin_again(&self) {
         self.restore(&self.beginning);
     }
 
-    /// What kind of session it has.
+    /// Returns the configuration of the session.
     pub(crate) fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// The session.
+    /// Returns the session.
     pub(crate) fn layout(&self) -> &SessionLayout {
         &self.layout
     }
 
-    /// The window in which writers write.
+    /// Returns the window in which writers write.
     pub(crate) fn live(&self) -> &Window {
         &self.live
     }
 
-    /// The region in which the next record of a writer goes, by the way that it has.
+    /// Returns the region of a writer's next record, which depends on its writer path.
     pub(crate) fn region(&self, window: &Window) -> trackway_ring::Region<'static> {
         let way = if self.settings.by == By::Claim { Way::Claim(0) } else { Way::Sequence };
         self.layout.region(window, self.cpu as u32, way).expect("the CPU has regions")
     }
 
-    /// The lockless buffer of the writers' CPU, if the session has such.
+    /// Returns the lockless buffer of the writers' CPU, if the session has one.
     pub(crate) fn lockless(&self, window: &Window) -> Option<Buffer<'static>> {
         self.layout.lockless(window, self.cpu as u32)
     }
 
-    /// Where the next record goes, in bytes since the beginning.
+    /// Returns the position of the next record, in bytes since the beginning.
     pub(crate) fn head(&self) -> u64 {
         match self.lockless(&self.live) {
             Some(buffer) => buffer.counters.write_count.load(Ordering::Relaxed),
@@ -226,10 +226,10 @@ impl Stage {
         }
     }
 
-    /// Starts a writer; it stands at its first breakpoint.
+    /// Starts a writer, which stops at its first breakpoint.
     pub(crate) fn writer(&self) -> Tracee {
-        let mut command = self.world.command(&self.program);
-        command.env("TRACKWAY_WINDOW_DIR", self.world.window_dir().join("live"));
+        let mut command = self.fixture.command(&self.program);
+        command.env("TRACKWAY_WINDOW_DIR", self.fixture.window_dir().join("live"));
         command.env("TRACKWAY_TOKEN", &self.token);
         command.stdin(Stdio::null());
         if self.settings.by == By::Claim {
@@ -243,13 +243,13 @@ impl Stage {
         writer
     }
 
-    /// The record of an order.
+    /// Returns the record that an order must leave.
     pub(crate) fn found(&self, kind: Kind, text: std::ops::Range<usize>, writer: &Tracee) -> Found {
         let letter = |i: usize| b'!' + ((i * i * 7 + i * 13 + (i >> 3) + (i >> 7)) % 90) as u8;
         assert!(text.end <= PATTERN_BYTES);
         let mut contexts = Vec::new();
         if self.settings.contexts {
-            // The writer has one thread, whose name is the program's.
+            // The writer has one thread, which has the program's name.
             contexts.extend(writer.pid().to_le_bytes());
             contexts.extend(writer.pid().to_le_bytes());
             let mut name = [0; 17];
@@ -260,12 +260,12 @@ impl Stage {
         Found { kind, contexts, text: text.map(letter).collect() }
     }
 
-    /// The record of a writer's signal handler.
+    /// Returns the record that a writer's signal handler must leave.
     pub(crate) fn inner(&self, writer: &Tracee) -> Found {
         self.found(Kind::Inner, INNER, writer)
     }
 
-    /// Gives a writer that stands at its breakpoint an order; nothing is executed yet.
+    /// Gives an order to a writer at its breakpoint; the writer executes nothing yet.
     pub(crate) fn order(&self, writer: &Tracee, kind: Kind, text: &std::ops::Range<usize>) {
         let mut registers = writer.registers();
         registers.rax = kind as u64;
@@ -285,7 +285,7 @@ impl Stage {
         writer.run(0)
     }
 
-    /// Copies what may change in the live window.
+    /// Copies the changeable ranges of the live window.
     pub(crate) fn save(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(self.extents.iter().map(|extent| extent.1).sum());
         for &(at, length) in &self.extents {
@@ -311,28 +311,28 @@ impl Stage {
         }
     }
 
-    /// Puts back what was saved.
+    /// Restores a saved state.
     pub(crate) fn restore(&self, bytes: &[u8]) {
         self.put(&self.live, bytes);
     }
 
-    /// A fork of the world: what was saved, in the window where readers look.
+    /// Makes a fork: puts a saved state into the copy of the window, which the checks read.
     pub(crate) fn fork(&self, bytes: &[u8]) -> &Window {
         self.put(&self.copy, bytes);
         &self.copy
     }
 
-    /// What the live window holds, read in a fork.
+    /// Reads the state of the live window in a fork.
     pub(crate) fn read(&self) -> Result<State, String> {
         self.read_fork(&self.save())
     }
 
-    /// What a fork holds.
+    /// Reads the state of a fork.
     pub(crate) fn read_fork(&self, bytes: &[u8]) -> Result<State, String> {
         self.read_window(self.fork(bytes))
     }
 
-    /// What a window of this stage holds.
+    /// Reads the state of a window of this stage.
     pub(crate) fn read_window(&self, window: &Window) -> Result<State, String> {
         State::read(window, &self.layout, self.ids.as_ref().expect("the stage is built"))
     }
@@ -351,7 +351,7 @@ impl Stage {
         unsafe { std::slice::from_raw_parts(window.base(), bytes).to_vec() }
     }
 
-    /// What else there is in the live window but what may change: to be compared.
+    /// Returns the bytes of the live window outside the ranges that may change, for comparison.
     pub(crate) fn rest(&self) -> Vec<u8> {
         let mut bytes = self.whole(&self.live);
         for &(at, length) in &self.extents {
@@ -360,21 +360,21 @@ impl Stage {
         bytes
     }
 
-    /// The real way out: `trackway recover` of a copy of the live window, and `trackway print`.
-    /// The printed lines, and how many events the summary says were lost.
+    /// Recovers as a user would: `trackway recover` of a copy of the live window, and `trackway
+    /// print`. Returns the printed lines, and the number of lost events in the summary.
     pub(crate) fn recover(&self) -> Result<(Vec<String>, u64), String> {
-        let folder = self.world.window_dir().join("recover");
+        let folder = self.fixture.window_dir().join("recover");
         put_window(&folder, &self.whole(&self.live));
-        let trace = self.world.path("trace");
+        let trace = self.fixture.path("trace");
         fs::remove_dir_all(&trace).map_err(|error| error.to_string())?;
         copy_tree(&self.trace_template, &trace);
-        let mut command = self.world.trackway(&["recover"]);
+        let mut command = self.fixture.trackway(&["recover"]);
         let output = command.env("TRACKWAY_WINDOW_DIR", &folder).output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
             return Err(messages);
         }
-        let lines = self.world.print(&trace).lines().map(str::to_owned).collect();
+        let lines = self.fixture.print(&trace).lines().map(str::to_owned).collect();
         // "trackway: recovered FOLDER: N more events, M lost in all"
         let lost = messages.rsplit(" more events, ").next().and_then(|rest| rest.split(' ').next());
         let lost = lost.and_then(|number| number.replace(',', "").parse().ok());
@@ -430,9 +430,9 @@ impl Stage {
 
 /// Runs `trackway record` as far as its command, stops it, and kills it. The window's bytes, and
 /// the token of the session.
-fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
-    let mut recorder = world.trackway(&["record", "--on=kill:*", "--buffer-size=16K"]);
-    recorder.args(["--sub-buffers=4", "-o"]).arg(world.path("trace"));
+fn record_and_kill(fixture: &Fixture, settings: Settings) -> (Vec<u8>, String) {
+    let mut recorder = fixture.trackway(&["record", "--on=kill:*", "--buffer-size=16K"]);
+    recorder.args(["--sub-buffers=4", "-o"]).arg(fixture.path("trace"));
     recorder.arg(if settings.contexts { "--context=vpid,vtid,procname" } else { "--context=none" });
     if settings.overwrite {
         recorder.arg("--overwrite");
@@ -443,7 +443,7 @@ fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
     let script = "echo $$ $TRACKWAY_TOKEN > told.new; mv told.new told; exec sleep 100";
     recorder.args(["--", "sh", "-c", script]);
     let recorder = Running::start(&mut recorder);
-    let told = world.path("told");
+    let told = fixture.path("told");
     wait_for("the recorder's command", || told.exists());
     let told = fs::read_to_string(told).expect("what the command says");
     let (command, token) = told.trim().split_once(' ').expect("two words");
@@ -453,7 +453,7 @@ fn record_and_kill(world: &World, settings: Settings) -> (Vec<u8>, String) {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     });
-    let bytes = fs::read(name_in(world.window_dir())).expect("the window");
+    let bytes = fs::read(name_in(fixture.window_dir())).expect("the window");
     send(command.parse().expect("a process id"), libc::SIGKILL);
     drop(recorder);
     (bytes, token.to_owned())

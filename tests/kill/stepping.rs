@@ -1,4 +1,4 @@
-//! One event, instruction by instruction, and what may happen after each.
+//! One event, instruction by instruction, and every continuation after each.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -13,24 +13,24 @@ use crate::tracee::{Checkpoint, Sequence, Tracee};
 /// More instructions than any event takes.
 const STEPS_MAX: usize = 100_000;
 /// Texts that another writer emits in between: a short one, and one of some words.
-const OTHERS: [Range<usize>; 2] = [300..303, 500..541];
+const OTHER_TEXTS: [Range<usize>; 2] = [300..303, 500..541];
 /// The largest text of the events before.
 const LARGE: usize = 900;
 
-/// Where the event that is stepped through finds its region.
+/// Fit of the event that is stepped through in the region's open sub-buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// With room in its open sub-buffer, the head at this remainder of eight.
-    Room(u64),
-    /// With exactly as much room as it needs.
-    LastRoom,
+pub(crate) enum Fit {
+    /// Room to spare; the region's head has this remainder of eight.
+    Spare(u64),
+    /// Exactly as much room as the event needs.
+    Exact,
     /// One byte short of room: the next sub-buffer must be opened.
     Switch,
     /// Full: discarded, or the oldest sub-buffer overwritten.
     Full,
 }
 
-/// How the clock stands to the time of the event before.
+/// Relation of the clock to the time of the event before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Time {
     /// A little later: a compact header.
@@ -41,25 +41,25 @@ pub(crate) enum Time {
     Back,
 }
 
-/// What is stepped through.
+/// Scenario that is stepped through.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// Where it goes.
-    pub(crate) place: Place,
+    /// Fit of the event.
+    pub(crate) fit: Fit,
     /// When.
     pub(crate) time: Time,
     /// Bytes of its text; `None`: it has no payload.
     pub(crate) text: Option<usize>,
-    /// Whether it is the first event of its process.
+    /// True if it is the first event of its process.
     pub(crate) is_cold: bool,
 }
 
-/// What stepping through one event came to.
+/// Result of stepping through one event.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Steps {
     /// Instructions executed.
     pub(crate) instructions: usize,
-    /// How often a sequence was entered.
+    /// Number of entries into a sequence.
     pub(crate) entered: usize,
     /// Points at which the kernel would have aborted a sequence.
     pub(crate) live: usize,
@@ -69,9 +69,9 @@ pub(crate) struct Steps {
     pub(crate) states: usize,
     /// Points at which a region was claimed.
     pub(crate) claimed: usize,
-    /// Worlds that were read.
-    pub(crate) worlds: usize,
-    /// Of these, by a real `trackway recover`.
+    /// Number of forks that were read.
+    pub(crate) forks: usize,
+    /// Number of these that a real `trackway recover` checked.
     pub(crate) recovered: usize,
 }
 
@@ -83,7 +83,7 @@ impl std::ops::AddAssign<&Self> for Steps {
         self.commits += other.commits;
         self.states += other.states;
         self.claimed += other.claimed;
-        self.worlds += other.worlds;
+        self.forks += other.forks;
         self.recovered += other.recovered;
     }
 }
@@ -98,7 +98,7 @@ pub(crate) struct Point {
     pub(crate) bytes: Bytes,
     /// The sequence in which it was, if the kernel would abort it there.
     pub(crate) live: Option<Sequence>,
-    /// Whether the event was visible to readers.
+    /// Fate of the event: whether readers found it.
     pub(crate) fate: Fate,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Players<'stage> {
     cold: (Checkpoint, Bytes),
     warm: (Checkpoint, Bytes),
     other_rests: Checkpoint,
-    /// What the window held before the event.
+    /// State of the window before the event.
     before: State,
     probe: Found,
     probe_order: (Kind, Range<usize>),
@@ -122,13 +122,13 @@ impl<'stage> Players<'stage> {
     /// Starts them.
     pub(crate) fn new(stage: &'stage Stage) -> Self {
         let (mut writer, mut other) = (stage.writer(), stage.writer());
-        let must = |result: Result<(), String>| result.expect("a writer that nobody disturbs");
-        must(stage.emit(&mut other, Kind::Other, &OTHERS[0]));
+        let must = |result: Result<(), String>| result.expect("an undisturbed writer");
+        must(stage.emit(&mut other, Kind::Other, &OTHER_TEXTS[0]));
         let other_rests = other.checkpoint();
         let cold = (writer.checkpoint(), stage.save());
-        must(stage.emit(&mut writer, Kind::Before, &(0..1)));
+        must(stage.emit(&mut writer, Kind::Earlier, &(0..1)));
         let warm = (writer.checkpoint(), stage.save());
-        let before = stage.read().expect("a world that nobody disturbed");
+        let before = stage.read().expect("an undisturbed window");
         let probe = stage.found(Kind::Empty, 0..0, &writer);
         let probe_order = (Kind::Empty, 0..0);
         Self { stage, writer, other, cold, warm, other_rests, before, probe, probe_order }
@@ -161,17 +161,17 @@ impl<'stage> Players<'stage> {
         self.stage.order(&self.writer, kind, &text);
     }
 
-    fn before(&mut self, text: usize) {
-        self.emit(Kind::Before, text);
+    fn emit_earlier(&mut self, text: usize) {
+        self.emit(Kind::Earlier, text);
     }
 
     fn emit(&mut self, kind: Kind, text: usize) {
         let text = 2000..2000 + text;
         let emitted = self.stage.emit(&mut self.writer, kind, &text);
-        emitted.expect("a writer that nobody disturbs");
+        emitted.expect("an undisturbed writer");
     }
 
-    /// Emits events until the region's head is where the scenario wants it.
+    /// Emits events until the region's head has the scenario's fit.
     fn go_to(&mut self, scenario: &Scenario) {
         let stage = self.stage;
         let Settings { overwrite, wide_ids, contexts, by } = stage.settings();
@@ -187,28 +187,28 @@ impl<'stage> Players<'stage> {
             By::Lockless => header + body,
             _ => (EXTENDED_BYTES + TAILROOM_BYTES) as u64 + body,
         };
-        // Position in the sub-buffer from which on there is no room.
+        // Position in the sub-buffer from which the event no longer fits.
         let end = geometry.sub_bytes() - needed + 1;
         let around = geometry.ring_bytes() + geometry.sub_bytes();
-        let within = match scenario.place {
-            Place::Room(remainder) => {
+        let within = match scenario.fit {
+            Fit::Spare(remainder) => {
                 let least = geometry.within(head()) + 200;
                 least.next_multiple_of(8) + remainder
             }
-            Place::LastRoom => end - 1,
-            Place::Switch => end,
-            Place::Full if overwrite => {
+            Fit::Exact => end - 1,
+            Fit::Switch => end,
+            Fit::Full if overwrite => {
                 while head() < around {
-                    self.before(LARGE);
+                    self.emit_earlier(LARGE);
                 }
                 end
             }
-            Place::Full => {
-                // By claim, other regions are tried: all are full when an event is discarded, for
-                // one of its size.
+            Fit::Full => {
+                // A claiming writer tries other regions: when it discards an event, all are full
+                // for that size.
                 while stage.discarded() == 0 {
                     match scenario.text {
-                        Some(text) => self.before(text),
+                        Some(text) => self.emit_earlier(text),
                         None => self.emit(Kind::Empty, 0),
                     }
                 }
@@ -226,53 +226,54 @@ impl<'stage> Players<'stage> {
                 0..=LARGE_BYTES => missing,
                 _ => (missing - 2 * least).min(LARGE_BYTES),
             };
-            self.before(usize::try_from(size - least).expect("a text"));
+            self.emit_earlier(usize::try_from(size - least).expect("a text"));
         }
     }
 
-    /// What may be there, the event not having come back, and nobody else having done anything.
+    /// Returns the events that readers may find while the event has not returned and no other
+    /// writer has emitted.
     fn maybe(&self) -> Expected {
         Expected {
             probe: self.probe.clone(),
             probe_is_certain: false,
             probe_is_first: None,
-            others: Vec::new(),
+            other_events: Vec::new(),
         }
     }
 
-    /// What the other writer emits.
-    fn others(&self) -> Vec<Found> {
-        OTHERS.map(|text| self.stage.found(Kind::Other, text, &self.other)).into()
+    /// Returns the events that the other writer emits.
+    fn other_events(&self) -> Vec<Found> {
+        OTHER_TEXTS.map(|text| self.stage.found(Kind::Other, text, &self.other)).into()
     }
 
-    fn look(&self, expected: &Expected) -> Result<Fate, String> {
+    fn check_live(&self, expected: &Expected) -> Result<Fate, String> {
         compare(&self.before, &self.stage.read()?, expected)
     }
 
-    /// What readers see of a fork in which the writer is dead.
-    pub(crate) fn look_at_fork(&self, bytes: &[u8]) -> Result<Fate, String> {
+    /// Reads a fork in which the writer is dead, and returns the event's fate.
+    pub(crate) fn check_fork(&self, bytes: &[u8]) -> Result<Fate, String> {
         compare(&self.before, &self.stage.read_fork(bytes)?, &self.maybe())
     }
 
-    /// The same, of a window that somebody changed.
-    pub(crate) fn look_at_window(&self, window: &Window) -> Result<Fate, String> {
+    /// Reads a window that another process changed, and returns the event's fate.
+    pub(crate) fn check_window(&self, window: &Window) -> Result<Fate, String> {
         compare(&self.before, &self.stage.read_window(window)?, &self.maybe())
     }
 
-    /// What readers see of the live window, the writer being dead.
-    pub(crate) fn look_again(&self) -> Result<Fate, String> {
-        self.look(&self.maybe())
+    /// Reads the live window, whose writer is dead, and returns the event's fate.
+    pub(crate) fn check_after_death(&self) -> Result<Fate, String> {
+        self.check_live(&self.maybe())
     }
 
-    /// The other writer emits its events, the writer being dead; they are there, `times` times by
-    /// now.
+    /// Lets the other writer emit its events while the writer is dead. Readers must then find the
+    /// events `times` times.
     pub(crate) fn others_emit(&mut self, times: usize) -> Result<Fate, String> {
         self.intervene()?;
-        let others = std::iter::repeat_n(self.others(), times).flatten().collect();
-        self.look(&Expected { others, ..self.maybe() })
+        let other_events = std::iter::repeat_n(self.other_events(), times).flatten().collect();
+        self.check_live(&Expected { other_events, ..self.maybe() })
     }
 
-    /// The present moment.
+    /// Returns the present point.
     fn point(
         &self,
         number: usize,
@@ -286,7 +287,7 @@ impl<'stage> Players<'stage> {
         let fate = match last {
             // Readers have nothing but the window.
             Some(last) if last.bytes == bytes => last.fate,
-            _ => self.look_at_fork(&bytes)?,
+            _ => self.check_fork(&bytes)?,
         };
         Ok(Point { number, checkpoint, bytes, live, fate })
     }
@@ -297,8 +298,8 @@ impl<'stage> Players<'stage> {
         self.stage.restore(&point.bytes);
     }
 
-    /// Steps through the event; `each` is told of every moment, and may do as it likes: stepping
-    /// goes on from that moment.
+    /// Steps through the event. Calls `each` at every point; whatever `each` does, stepping goes on
+    /// from that point.
     pub(crate) fn walk(
         &mut self,
         mut each: impl FnMut(&mut Self, &Point, bool) -> Result<(), String>,
@@ -313,7 +314,7 @@ impl<'stage> Players<'stage> {
             self.check_step(last.as_ref(), &point, &mut steps)?;
             steps.live += usize::from(point.live.is_some());
             steps.states += usize::from(is_new);
-            steps.worlds += usize::from(is_new);
+            steps.forks += usize::from(is_new);
             let owner = region.control.owner.load(Ordering::Relaxed);
             if owner != 0 {
                 steps.claimed += 1;
@@ -338,8 +339,8 @@ impl<'stage> Players<'stage> {
         Err(format!("not at its end after {STEPS_MAX} instructions"))
     }
 
-    /// What an instruction may do: the event becomes visible by the store of a commit word, or by
-    /// being counted, and by nothing else.
+    /// Checks the effect of an instruction: only the store of a commit word, or of a count of
+    /// discarded events, makes the event visible.
     fn check_step(
         &self,
         last: Option<&Point>,
@@ -375,20 +376,20 @@ impl<'stage> Players<'stage> {
         self.writer.run(0)
     }
 
-    /// The sequence is aborted and goes on: the event is there once.
+    /// Aborts the sequence and lets the writer go on: the event must be there once.
     pub(crate) fn aborted(&mut self, point: &Point) -> Result<(), String> {
         self.finish_aborted(point)?;
-        self.look(&Expected { probe_is_certain: true, ..self.maybe() })?;
+        self.check_live(&Expected { probe_is_certain: true, ..self.maybe() })?;
         self.go_back(point);
         Ok(())
     }
 
-    /// The other writer emits its events. A region that somebody has claimed is left alone.
+    /// Lets the other writer emit its events. It does not use a region that is claimed.
     fn intervene(&mut self) -> Result<(), String> {
         let region = self.stage.region(self.stage.live());
         let owner = region.control.owner.load(Ordering::Relaxed);
         let word = region.expected();
-        for text in OTHERS {
+        for text in OTHER_TEXTS {
             self.stage.emit(&mut self.other, Kind::Other, &text)?;
         }
         self.other.restore(&self.other_rests);
@@ -400,47 +401,49 @@ impl<'stage> Players<'stage> {
         Ok(())
     }
 
-    /// The writer is dead, and another goes on.
+    /// Kills the writer and lets another go on.
     pub(crate) fn killed_and_others_go_on(&mut self, point: &Point) -> Result<(), String> {
         self.intervene()?;
-        let fate = self.look(&Expected { others: self.others(), ..self.maybe() })?;
+        let fate =
+            self.check_live(&Expected { other_events: self.other_events(), ..self.maybe() })?;
         self.go_back(point);
         if fate == point.fate { Ok(()) } else { Err(format!("then it was {fate:?}")) }
     }
 
-    /// The writer is preempted by another, which aborts its sequence, and goes on. `aborting`
-    /// false leaves the abort out: what would happen if the kernel did not do its part.
+    /// Lets another writer preempt the writer, which aborts its sequence, and lets both go on.
+    /// Without `aborting` the abort is left out, as if the kernel did not do its part.
     pub(crate) fn preempted(&mut self, point: &Point, aborting: bool) -> Result<(), String> {
         self.intervene()?;
         let result = if aborting { self.finish_aborted(point) } else { self.writer.run(0) };
         let recorded = point.fate == Fate::Recorded;
         let expected = Expected {
-            others: self.others(),
+            other_events: self.other_events(),
             probe_is_certain: true,
             probe_is_first: Some(recorded),
             ..self.maybe()
         };
-        let looked = result.and_then(|()| self.look(&expected));
+        let looked = result.and_then(|()| self.check_live(&expected));
         self.go_back(point);
         looked.map(|_| ())
     }
 
-    /// A signal arrives, whose handler emits an event; the kernel itself aborts the sequence.
+    /// Sends a signal whose handler emits an event; the kernel itself aborts the sequence.
     pub(crate) fn interrupted(&mut self, point: &Point) -> Result<(), String> {
         if let Some(sequence) = &point.live {
             self.writer.set_sequence(sequence.descriptor);
         }
         self.writer.run(libc::SIGUSR1)?;
-        let others = vec![self.stage.inner(&self.writer)];
+        let other_events = vec![self.stage.inner(&self.writer)];
         let probe_is_first = (point.fate == Fate::Recorded).then_some(true);
-        let expected = Expected { others, probe_is_certain: true, probe_is_first, ..self.maybe() };
-        self.look(&expected)?;
+        let expected =
+            Expected { other_events, probe_is_certain: true, probe_is_first, ..self.maybe() };
+        self.check_live(&expected)?;
         self.go_back(point);
         Ok(())
     }
 
-    /// Everything that may happen at a moment; how many worlds were read. If the window is not new,
-    /// neither is what others do when the writer is dead.
+    /// Runs every continuation at a point; returns the number of forks that were read. If the
+    /// window has not changed since the last point, other writers do nothing new after a death.
     pub(crate) fn all_continuations(
         &mut self,
         point: &Point,
@@ -451,22 +454,22 @@ impl<'stage> Players<'stage> {
             let what = what.to_owned();
             move |wrong: String| format!("{what} after instruction {number}: {wrong}")
         };
-        let mut worlds = 2;
+        let mut forks = 2;
         if point.live.is_some() {
-            // Elsewhere there is nothing to abort, and to go on is what stepping does.
+            // Outside a sequence there is nothing to abort, and going on is the next step anyway.
             self.aborted(point).map_err(at("aborted"))?;
-            worlds += 1;
+            forks += 1;
         }
         if is_new {
-            worlds += 1;
+            forks += 1;
             self.killed_and_others_go_on(point).map_err(at("killed, others going on"))?;
         }
         self.preempted(point, true).map_err(at("preempted"))?;
         self.interrupted(point).map_err(at("interrupted"))?;
-        Ok(worlds)
+        Ok(forks)
     }
 
-    /// A real recorder takes what is there, and a real reader reads it.
+    /// Lets a real recorder take over, and reads its trace.
     pub(crate) fn recovered(&self, point: &Point) -> Result<(), String> {
         let (lines, lost) = self.stage.recover()?;
         let state = self.stage.read()?;

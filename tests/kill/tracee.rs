@@ -1,9 +1,9 @@
-//! A process that is stepped through: ptrace(2), and a process's own state taken and put back.
+//! A process that is stepped through by ptrace(2), and whose state is saved and restored.
 //!
-//! A step is a trap, and a trap makes the kernel abort a restartable sequence. So whoever steps
-//! clears the thread's `rseq_cs` word whenever it is set ([`Tracee::sequence`] remembers what it
-//! was): the sequence goes on as if nobody looked. An abort is what the kernel would do then:
-//! the instruction pointer is moved to the sequence's abort handler.
+//! A step is a trap, and a trap makes the kernel abort a restartable sequence. So the tracer clears
+//! the thread's `rseq_cs` word whenever it is set ([`Tracee::sequence`] keeps its value): the
+//! sequence goes on as if it were not traced. To abort, the tracer does as the kernel would: it
+//! moves the instruction pointer to the sequence's abort handler.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ const CPU_SECONDS_MAX: u64 = 600;
 const INT3: u8 = 0xcc;
 /// Enough for the vector registers of any processor.
 const VECTORS_BYTES: usize = 16 << 10;
-/// `NT_X86_XSTATE` of elf.h.
+/// Value of `NT_X86_XSTATE` in elf.h.
 const NT_X86_XSTATE: usize = 0x202;
 
 /// Why a process went no further.
@@ -53,14 +53,15 @@ pub(crate) struct Sequence {
     pub(crate) descriptor: u64,
     /// Its first instruction.
     pub(crate) start: u64,
-    /// What follows its last one.
+    /// Address after its last instruction.
     pub(crate) end: u64,
     /// Its abort handler.
     pub(crate) abort: u64,
 }
 
 impl Sequence {
-    /// Whether the kernel would abort a thread that is preempted before the instruction at `at`.
+    /// Returns true if the kernel would abort a thread that is preempted before the instruction at
+    /// `at`.
     pub(crate) fn is_live_at(&self, at: u64) -> bool {
         (self.start..self.end).contains(&at)
     }
@@ -69,12 +70,12 @@ impl Sequence {
 /// A traced process with one thread, of the thread that started it.
 pub(crate) struct Tracee {
     pid: libc::pid_t,
-    /// Of a program; a fork child has none.
+    /// Process of a program; a fork child has none.
     child: Option<Child>,
     memory: File,
-    /// Which of its pages are there.
+    /// Page map: the pages that are present.
     pages: File,
-    /// Where the kernel's code is in the process.
+    /// Addresses of the vDSO in the process.
     vdso: Range<u64>,
     /// Its rseq area; 0: it has none.
     pub(crate) area: u64,
@@ -94,7 +95,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Asks the kernel to let the parent trace the calling process, and to end it if it runs for ever.
+/// Lets the parent trace the calling process, and limits its CPU time.
 fn trace_me() -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: CPU_SECONDS_MAX, rlim_max: CPU_SECONDS_MAX };
     // SAFETY: the limit is ours; a plain system call.
@@ -113,12 +114,12 @@ pub(crate) fn forbidden() -> Option<String> {
 }
 
 impl Tracee {
-    /// Starts `command` on CPU `cpu`; it stands before its first instruction.
+    /// Starts `command` on CPU `cpu`, stopped before its first instruction.
     ///
     /// # Errors
     /// If processes may not be traced here.
     pub(crate) fn spawn(command: &mut Command, cpu: usize) -> io::Result<Self> {
-        // SAFETY: what is called between fork and exec is async-signal-safe.
+        // SAFETY: the calls between fork and exec are async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 pin(cpu)?;
@@ -130,12 +131,13 @@ impl Tracee {
         Self::begin(pid, Some(child))
     }
 
-    /// Forks a child that runs `body` on CPU `cpu` and ends; it stands before `body`.
+    /// Forks a child that runs `body` on CPU `cpu` and ends; it stops before `body`.
     ///
     /// # Safety
     /// The process may have other threads: `body` allocates nothing and takes no lock.
     pub(crate) unsafe fn fork(cpu: usize, body: impl FnOnce()) -> io::Result<Self> {
-        // SAFETY: the child calls what is async-signal-safe (the caller's promise), then ends.
+        // SAFETY: the child calls only async-signal-safe functions (the caller's promise), then
+        // ends.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: plain system calls.
@@ -172,7 +174,7 @@ impl Tracee {
         Ok(tracee)
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.cast_unsigned()
     }
@@ -192,15 +194,15 @@ impl Tracee {
         }
     }
 
-    fn go_on(&mut self, how: libc::c_uint, signal: i32) -> Stopped {
+    fn go_on(&mut self, request: libc::c_uint, signal: i32) -> Stopped {
         // SAFETY: the signal is a number.
-        let result = check(unsafe { libc::ptrace(how, self.pid, 0, signal as usize) });
+        let result = check(unsafe { libc::ptrace(request, self.pid, 0, signal as usize) });
         result.unwrap_or_else(|error| panic!("cannot go on: {error}"));
         self.wait()
     }
 
-    /// Executes one instruction; of the kernel's code in the process (the vDSO's clock), all there
-    /// is: it begins again whenever the kernel's clock has ticked meanwhile, and who steps is slow.
+    /// Executes one instruction; in the vDSO (the clock), the whole function: it starts again
+    /// whenever the kernel's clock has ticked meanwhile, and stepping is slow.
     pub(crate) fn step(&mut self) {
         let stopped = self.go_on(libc::PTRACE_SINGLESTEP, 0);
         assert!(matches!(stopped, Stopped::Trap), "a step ended with {stopped}");
@@ -243,7 +245,7 @@ impl Tracee {
         }
     }
 
-    /// Its registers.
+    /// Returns its registers.
     pub(crate) fn registers(&self) -> libc::user_regs_struct {
         // SAFETY: the structure consists of integers.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
@@ -263,11 +265,11 @@ impl Tracee {
         result.expect("the registers of a stopped process are set");
     }
 
-    /// The vector registers, in the processor's form.
+    /// Returns the vector registers, in the processor's form.
     fn vectors(&self) -> Vec<u8> {
         let mut bytes = vec![0; VECTORS_BYTES];
         let mut place = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: the place is as long as it says.
+        // SAFETY: the buffer has the length in the iovec.
         let result = check(unsafe {
             libc::ptrace(libc::PTRACE_GETREGSET, self.pid, NT_X86_XSTATE, &raw mut place)
         });
@@ -279,7 +281,7 @@ impl Tracee {
     fn set_vectors(&self, bytes: &[u8]) {
         let mut place =
             libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // SAFETY: the kernel reads the place, which is as long as it says.
+        // SAFETY: the kernel reads the buffer, which has the length in the iovec.
         let result = check(unsafe {
             libc::ptrace(libc::PTRACE_SETREGSET, self.pid, NT_X86_XSTATE, &raw mut place)
         });
@@ -301,7 +303,7 @@ impl Tracee {
         self.memory.write_all_at(bytes, at).expect("the memory of a stopped process");
     }
 
-    /// The sequence that it has entered, if its word is set.
+    /// Returns the sequence that it has entered, if its word is set.
     pub(crate) fn sequence(&self) -> Option<Sequence> {
         if self.area == 0 {
             return None;
@@ -330,14 +332,14 @@ impl Tracee {
         self.set_sequence(0);
     }
 
-    /// Whether the next instruction is a breakpoint.
+    /// Returns true if the next instruction is a breakpoint.
     pub(crate) fn is_at_breakpoint(&self) -> bool {
         let mut byte = [0];
         self.load(self.registers().rip, &mut byte);
         byte == [INT3]
     }
 
-    /// Its mappings, each with its line of proc(5)'s `maps`.
+    /// Returns its mappings, each with its line of proc(5)'s `maps`.
     fn mappings(&self) -> Vec<(Range<u64>, String)> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).expect("its maps");
         let parse = |line: &str| {
@@ -348,14 +350,15 @@ impl Tracee {
         maps.lines().filter_map(parse).collect()
     }
 
-    /// Its private memory, and whether there is no file behind it.
+    /// Returns the ranges of its private memory; true for those without a file.
     fn private_memory(&self) -> Vec<(Range<u64>, bool)> {
         let mut mappings = self.mappings();
         mappings.retain(|(_, line)| line.contains(" rw-p "));
         mappings.into_iter().map(|(range, line)| (range, !line.contains(" /"))).collect()
     }
 
-    /// The range cut where pages that are there meet pages that are not; whether they are.
+    /// Cuts the range where present pages meet absent ones; returns the pieces, true for present
+    /// ones.
     fn cut(&self, range: &Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut entries = vec![0; (range.end - range.start) as usize / PAGE as usize * 8];
         self.pages.read_exact_at(&mut entries, range.start / PAGE * 8).expect("its page map");

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The program that tests/kill steps through: it emits what its tracer orders, one event an order.
+ * The program that tests/kill steps through: it emits one event for each order of its tracer.
  *
  * Between events it stands at a breakpoint. The tracer writes the next order into registers and
- * lets it go on: which event, and which part of a pattern that both know is the text.
+ * continues the program. An order selects the event, and the part of a common pattern that is its
+ * text.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -18,7 +19,7 @@ TRACKWAY_EVENT(kill, inner, TRACKWAY_INFO, (text, text));
 TRACKWAY_EVENT(kill, empty, TRACKWAY_INFO);
 
 #define PATTERN_BYTES 8192
-/* What a signal handler says: tests/kill/world.rs has the same numbers. */
+/* Numbers of the signal handler's text; tests/kill/stage.rs has the same. */
 #define INNER_AT 77
 #define INNER_BYTES 6
 

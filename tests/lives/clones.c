@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Children by clone(2) that share the parent's memory and thread-local storage trace while
- * ordinary fork children do: nobody's records may be harmed.
+ * Children by clone(2) that share the parent's memory and thread-local storage emit while ordinary
+ * fork children do: no record may be damaged.
  */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Coroutines that switch stacks and move between threads, also in the middle of evaluating an
- * event's arguments: what a thread remembers is asked for by the thread that emits.
+ * event's arguments: the library must use the thread-local data of the thread that emits.
  */
 #define _GNU_SOURCE
 #include "steps.h"
@@ -30,7 +30,7 @@ static void yield(struct coroutine *own)
     own->moved += syscall(SYS_gettid) != before;
 }
 
-/* A value whose evaluation takes the coroutine to another thread: which one. */
+/* A value whose evaluation moves the coroutine to another thread: the thread's number. */
 static int thread_after_yield(struct coroutine *own)
 {
     yield(own);

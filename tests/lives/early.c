@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A library that is initialised before libtrackway.so, and whose signal handler traces from then
- * on: before, during and after the start of that. Events of before are off; the first one that is
- * recorded is followed by all others.
+ * A library that is initialised before libtrackway.so, and whose signal handler emits from then on:
+ * before, during and after libtrackway.so's initialisation. Earlier events are off; after the first
+ * recorded event all others are recorded.
  */
 #define _GNU_SOURCE
 #include "steps.h"

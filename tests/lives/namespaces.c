@@ -121,7 +121,7 @@ static void mode_container(long count)
         expect(inner, 0);
         const pid_t image = fork();
         if (image == 0) {
-            /* Its steps are nobody's: they are not counted either. */
+            /* Its steps belong to no stream: they are not counted either. */
             unsetenv("STEPS");
             execl(self, self, "steps", "10", (char *)NULL);
             _exit(94);

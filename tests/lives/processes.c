@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Lives of processes: each mode takes steps before, during and after what it is named for. */
+/* Lives of processes: each mode takes steps before, during and after the action in its name. */
 #define _GNU_SOURCE
 #include "steps.h"
 #include <sched.h>
@@ -33,8 +33,8 @@ static void mode_fork(long children)
     take_steps(who, 10);
 }
 
-/* Children whose first step is interrupted, soon after it began or later, by a timer that goes on;
- * its handler takes steps, too. They must come through. */
+/* Children whose first step is interrupted, soon after it began or later, by a periodic timer; its
+ * handler takes steps, too. All steps must return. */
 static volatile sig_atomic_t calls, came_through;
 static unsigned handlers_stream;
 static void on_timer(int signal)
@@ -240,7 +240,7 @@ static void mode_close(long count)
     expect(child, 0);
 }
 
-/* Steps until the test says stop, one burst in `pause_us`. */
+/* Steps until the test sets `stop`, one burst in `pause_us`. */
 static void mode_busy(long pause_us)
 {
     const unsigned who = new_stream();
@@ -277,7 +277,7 @@ static void mode_killed(long children)
     take_steps(who, 10);
 }
 
-/* A limit of its own, then steps: the program lowers what it was given. */
+/* A limit of its own, then steps: the program lowers its inherited limit. */
 static void mode_few_descriptors(long count)
 {
     const struct rlimit limit = {8, 8};

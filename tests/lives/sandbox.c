@@ -44,7 +44,7 @@ static void install(struct sock_filter *code, size_t count)
         exit(77);
 }
 
-/* No new memory either: after the threads, whose stacks need some. */
+/* No new memory either: after the start of the threads, whose stacks need some. */
 static void enter_without_memory(void)
 {
     struct sock_filter code[] = {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Steps: events that carry what their contexts must say, counted where the test can see it.
+ * Steps: events with the expected values of their contexts, counted in memory that the test can
+ * read.
  *
  * A stream is a run of steps of one thread (or of one signal handler), numbered from zero. Before
- * and behind each event its counters are raised, in a file that the test made and named in STEPS:
- * so the test knows how many events there were, whatever became of the program.
+ * and after each event its counters are raised, in a file that the test made and named in STEPS. So
+ * the test has the number of events, whatever happened to the program.
  */
 #ifndef STEPS_H
 #define STEPS_H
@@ -32,7 +33,7 @@ struct stream {
 struct steps {
     volatile uint32_t next;  /* streams taken */
     volatile uint32_t stop;  /* set by the test: end */
-    volatile uint32_t pid;   /* of a process that the test must know */
+    volatile uint32_t pid;   /* of a process for the test */
     volatile uint32_t ready; /* set by the program: as far as the test waits for */
     struct stream streams[STREAMS];
 };
@@ -52,7 +53,7 @@ __attribute__((unused)) static void steps_open(void)
     if (file >= 0)
         close(file);
     steps = memory;
-    alarm(50); /* what a failed test leaves behind ends by itself */
+    alarm(50); /* remains of a failed test end by themselves */
 }
 
 __attribute__((unused)) static unsigned new_stream(void)

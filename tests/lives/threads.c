@@ -150,7 +150,7 @@ static void mode_storm(long count)
         _exit(95);
 }
 
-/* Until the test says stop, in two threads. */
+/* Until the test sets `stop`, in two threads. */
 static void mode_busy(long unused)
 {
     (void)unused;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Lives of processes that become another user. Started by root: each mode takes steps as root in
- * some streams and as nobody in others, and says by its status what went wrong.
+ * some streams and as the user `nobody` in others, and reports faults by its exit status.
  */
 #define _GNU_SOURCE
 #include "steps.h"
@@ -47,7 +47,7 @@ static void expect_our_window(void)
         _exit(95);
 }
 
-/* For good: before as root, after as nobody, then a child and an exec. */
+/* For good: before as root, after as `nobody`, then a child and an exec. */
 static void mode_drop(long count)
 {
     take_steps(new_stream(), count);
@@ -121,9 +121,9 @@ static void start_threads(pthread_t *threads)
 }
 
 /*
- * Threads in full flight when their process becomes nobody's: streams 0 to 2. How far they were
- * before and after is kept where streams 100 and 200 would be: what they emitted before is root's,
- * and what they emit afterwards nobody's.
+ * Threads in full flight when their process becomes the user `nobody`: streams 0 to 2. Their
+ * numbers before and after the change are stored at streams 100 and 200: events emitted before
+ * belong to root, events emitted afterwards to `nobody`.
  */
 static void mode_threads(long pause_us)
 {
@@ -186,7 +186,7 @@ static void mode_back_threads(long rounds)
     pthread_join(other, NULL);
 }
 
-/* A vfork child that becomes nobody and execs: its parent is not changed by that. */
+/* A vfork child that becomes `nobody` and execs: this does not change its parent. */
 static void mode_vfork(long children)
 {
     const unsigned who = new_stream();
@@ -221,7 +221,7 @@ static int end_at_once(void *unused)
 
 /*
  * After a child by clone(2) that shared memory and did not make its parent wait, the process, and a
- * child that it forks, are their own masters: streams 0 and 2 are root's, 1 and 3 nobody's.
+ * child that it forks, are independent: streams 0 and 2 belong to root, 1 and 3 to `nobody`.
  */
 static void mode_cloned(long count)
 {
@@ -260,7 +260,7 @@ static void mode_chroot(long count)
     take_steps(new_stream(), count);
 }
 
-/* The fork child of a process with threads: recorded by nobody once it is nobody's. */
+/* The fork child of a process with threads: no recording has it once it is `nobody`'s. */
 static void mode_forked(long count)
 {
     pthread_t threads[THREADS];
@@ -281,7 +281,7 @@ static void mode_forked(long count)
 
 static pthread_barrier_t in_the_list;
 
-/* Holds the loader's list of modules until the process is nobody's. */
+/* Holds the loader's list of modules until the process belongs to `nobody`. */
 static int hold(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)info, (void)size, (void)unused;
@@ -323,8 +323,8 @@ static void *go_until_done(void *unused)
 }
 
 /*
- * Children forked while another thread goes and comes back: whatever it was at, a child is where
- * its user is, and recorded there, in stream 0 as root, in stream 1 as nobody; and it can change
+ * Children forked while another thread changes the user to and fro. A child has the user of the
+ * moment, and is recorded there, in stream 0 as root, in stream 1 as `nobody`; and it can change
  * its user itself.
  */
 static void fork_midway(long children, int own_namespaces)
@@ -336,13 +336,13 @@ static void fork_midway(long children, int own_namespaces)
     if (pthread_create(&other, NULL, go_until_done, NULL) != 0)
         _exit(96);
     for (long i = 0; i < children; i++) {
-        /* A thread may ask for a namespace for its children if they are in its own now. */
+        /* A thread may create a namespace for its children if they are in its own now. */
         if (own_namespaces && (setns(namespace, CLONE_NEWPID) || unshare(CLONE_NEWPID)))
             _exit(77);
         const pid_t child = fork();
         if (child == 0) {
             const int is_root = getuid() == 0;
-            /* What a thread of the parent was about to do to the window, nobody does. */
+            /* The change to the window that a thread of the parent had begun is not made. */
             if (is_mapped("/trackway-0-v") != is_root || is_mapped("/trackway-65534-v") == is_root)
                 _exit(95);
             step(is_root ? ours : theirs);
@@ -403,7 +403,8 @@ static void take_described_steps(const struct trackway_dynamic *event, unsigned 
     }
 }
 
-/* Events described at run time go along; streams by user: 0 root, 1 nobody, 2 root again. */
+/* Events described at run time follow the change; streams by user: 0 root, 1 `nobody`, 2 root
+ * again. */
 static void mode_described(long count)
 {
     const struct trackway_dynamic *event = describe_step();
@@ -424,8 +425,8 @@ static void mode_described(long count)
 }
 
 /*
- * In no window, because the user may change again: what is described there is off, and comes on
- * with the next window. Streams 0 and 4 are root's, 2 and 3 nobody's, 1 is nobody's business.
+ * In no window, because the user may change again: events described there are off, and turn on with
+ * the next window. Streams 0 and 4 belong to root, 2 and 3 to `nobody`, 1 to no recording.
  */
 static void mode_nowhere(long count)
 {
@@ -467,7 +468,7 @@ static void mode_secure(long count)
 
 /*
  * As nginx does it: a master of root's binds a port below 1024 and stays root; workers that it
- * forks become nobody, then serve. One that ends is replaced. Even streams are root's.
+ * forks become `nobody`, then serve. One that ends is replaced. Even streams belong to root.
  */
 static void mode_server(long workers)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What tools find that walk through a traced program: it has live blocks on the heap, and says how
- * its window is mapped. With "wait" it emits its events when it is told to, by a line on its
- * standard input; with "sandbox", too, and from the start a filter kills it for mprotect(2).
+ * A program for tools that walk through a traced program's memory: it has live blocks on the heap,
+ * and prints how its window is mapped. With "wait" it emits its events at a line on its standard
+ * input; with "sandbox", too, and from the start a filter kills it for mprotect(2).
  */
 #define _GNU_SOURCE
 #include <linux/filter.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The first process of a machine that a test starts (tests/src/machine.rs): runs the commands in
- * /plan, one a line, words between spaces, and switches the machine off. Says on the console what
- * they came to:
+ * /plan, one a line, words between spaces, and switches the machine off. Prints their results on
+ * the console:
  *
  *   >> COMMAND
- *   (what it writes)
+ *   (its output)
  *   << STATUS
  *
- * "take FOLDER" writes the files in there: ">> file PATH", lines of base64, "<< file".
+ * "take FOLDER" prints the files of the folder: ">> file PATH", lines of base64, "<< file".
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * interrupts TIMES FIRST: each time makes the other processors show where they are, by an NMI
+ * interrupts TIMES FIRST: each time makes the other processors print their stacks, by an NMI
  * (Linux, Documentation/admin-guide/sysrq.rst, 'l'), between two calls of getpgid(2), numbered from
- * FIRST on. Says how many NMIs there were: "nmi COUNT".
+ * FIRST on. Prints the number of NMIs: "nmi COUNT".
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

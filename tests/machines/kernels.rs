@@ -1,6 +1,6 @@
 //! Kernels other than the one that runs here, on machines of their own (`make test-kernels`; a part
-//! of `make test` where a kernel is there): what happens in NMIs, which nobody can ask for here, is
-//! recorded, by BPF and by tracefs.
+//! of `make test` where such a kernel is installed). Events in NMIs, which a test cannot cause on
+//! this machine, are recorded by BPF and by tracefs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::machine::{self, Console};
-use trackway_tests::{Summary, World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, Summary, build_dir, has, skipped, source_dir};
 
-/// How often `machine/interrupts.c` asks for NMIs.
+/// Number of NMIs that `machine/interrupts.c` causes.
 const TIMES: u64 = 20;
 /// The first number of its calls: no process has it.
 const FIRST: u64 = 100_000_000;
-/// Pairs of events of which the second follows the first on the same processor.
+/// Pairs of events whose second follows the first on the same processor.
 const PAIRS: [[&str; 2]; 2] = [
     ["irq_softirq_entry", "irq_softirq_exit"],
     ["x86_irq_vectors_local_timer_entry", "x86_irq_vectors_local_timer_exit"],
 ];
 
-/// A kernel that `scripts/kernel` has fetched, or that the variable names.
+/// Returns a kernel that `scripts/kernel` has fetched, or that the variable names.
 fn kernel() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("TRACKWAY_TEST_KERNEL") {
         return Some(named.into());
@@ -39,7 +39,7 @@ fn compile(name: &str, to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The libraries of a program, and its loader.
+/// Returns the libraries of a program, and its loader.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output().expect("ldd runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -47,8 +47,8 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     words.map(|word| word.trim_end_matches(':').into()).collect()
 }
 
-fn file_system(world: &World, plan: &str) -> PathBuf {
-    let root = world.path("root");
+fn file_system(fixture: &Fixture, plan: &str) -> PathBuf {
+    let root = fixture.path("root");
     fs::create_dir_all(root.join("bin")).expect("a folder");
     compile("init.c", &root.join("init"));
     compile("interrupts.c", &root.join("bin/interrupts"));
@@ -64,17 +64,17 @@ fn file_system(world: &World, plan: &str) -> PathBuf {
         }
     }
     fs::write(root.join("plan"), plan).expect("the plan");
-    machine::pack(world, &root)
+    machine::pack(fixture, &root)
 }
 
-/// Events of this name, each with its CPU.
+/// Returns the events of this name, each with its CPU.
 fn events<'a>(lines: &'a [&str], name: &str) -> Vec<&'a str> {
     let named = format!(" {name}: ");
     lines.iter().copied().filter(|line| line.contains(&named)).collect()
 }
 
-/// Of each processor, none ends that has not begun; what was under way at the begin, and at the
-/// end, lacks one.
+/// Checks that, on each processor, every end follows a begin. A pair that was under way when
+/// recording began or ended lacks one of its events.
 fn check_pairs(lines: &[&str], [begin, end]: [&str; 2]) {
     let mut seen = 0;
     for cpu in ["{ cpu_id = 0 }", "{ cpu_id = 1 }"] {
@@ -91,7 +91,7 @@ fn check_pairs(lines: &[&str], [begin, end]: [&str; 2]) {
     assert!(seen > 10, "{begin}: {seen}");
 }
 
-fn check(world: &World, console: &Console, via: &str) {
+fn check(fixture: &Fixture, console: &Console, via: &str) {
     let at = format!(" /tmp/{via} ");
     let command = console.commands.iter().find(|(command, ..)| command.contains(&at));
     let (_, said, status) = command.expect("it was run");
@@ -101,15 +101,15 @@ fn check(world: &World, console: &Console, via: &str) {
     assert!(nmis as u64 >= TIMES, "{nmis} NMIs");
     let summary = Summary::parse(said);
     assert_eq!((summary.lost, summary.overwritten), (0, 0), "{via}: {said}");
-    let trace = world.path(via);
+    let trace = fixture.path(via);
     console.save(&format!("/tmp/{via}/"), &trace);
-    let text = world.print(&trace);
+    let text = fixture.print(&trace);
     assert_eq!(text.lines().count() as u64, summary.recorded, "{via}: {said}");
-    if let Some(theirs) = world.babeltrace(&trace) {
+    if let Some(theirs) = fixture.babeltrace(&trace) {
         assert!(text.as_bytes() == theirs.stdout, "{via}: not as babeltrace2 prints it");
     }
     let lines: Vec<&str> = text.lines().collect();
-    // Several handlers are asked of each, of which one knows it.
+    // The kernel calls several handlers for each NMI, of which one handles it.
     let handled = events(&lines, "nmi_handler");
     let handled = handled.iter().filter(|line| line.contains("handled = 1 ")).count();
     assert_eq!(handled, nmis, "{via}");
@@ -143,11 +143,11 @@ fn nmis_are_recorded_by_another_kernel() {
              /bin/interrupts {TIMES} {FIRST}\ntake /tmp/{via}\n"
         ));
     }
-    let world = World::new("kernels");
-    let image = file_system(&world, &plan);
-    let emulator = world.command("qemu-system-x86_64");
-    let console = machine::run(&world, emulator, &kernel, &image, "ttyS0");
+    let fixture = Fixture::new("kernels");
+    let image = file_system(&fixture, &plan);
+    let emulator = fixture.command("qemu-system-x86_64");
+    let console = machine::run(&fixture, emulator, &kernel, &image, "ttyS0");
     for via in ["bpf", "tracefs"] {
-        check(&world, &console, via);
+        check(&fixture, &console, via);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* ALLOCATIONS: what the libc helper records of each function, see expect.h. */
+/* ALLOCATIONS: records of the libc helper for each function, see expect.h. */
 #define _GNU_SOURCE
 #include "expect.h"
 #include <malloc.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * DL FOLDER: what the dl helper records, see expect.h. FOLDER has libplugin.so, which needs
+ * DL FOLDER: records of the dl helper, see expect.h. FOLDER has libplugin.so, which needs
  * libneeded.so, and is in the program's DT_RUNPATH. The plugin's build-id is 0xC0FFEE11, its debug
  * link plugin.debug; libneeded.so has neither.
  */
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
     by_path();
     by_name();
     in_a_namespace();
-    /* A child of fork says at its next call what it has. */
+    /* A child of fork records its objects at its next call. */
     child = fork();
     if (child == 0) {
         expect("child");

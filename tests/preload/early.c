@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * EARLY: with -DLIBRARY a library whose resolver of an indirect function makes calls that helpers
- * wrap; its constructor and destructor do so, too. With -DUSER a library that refers to that
- * function, and is therefore behind it: when the loader relocates it, it runs the resolver, before
- * it has relocated preloaded libraries. With neither, the program, with a resolver of its own.
+ * EARLY: with -DLIBRARY a library whose resolver of an indirect function calls wrapped functions;
+ * its constructor and destructor do so, too. With -DUSER a library that refers to that function,
+ * and therefore follows it: when the loader relocates it, the resolver runs, before preloaded
+ * libraries are relocated. With neither, the program, with a resolver of its own.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

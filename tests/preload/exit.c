@@ -5,7 +5,7 @@
  * with status 7. `threads`: the callback waits for the thread that exits, with status 5. `jumped`:
  * there was a dlopen() that the dl helper could not come between.
  *
- * Who hangs is ended by a signal, SIGALRM.
+ * SIGALRM ends a process that hangs.
  */
 #define _GNU_SOURCE
 #include "expect.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Programs that say which events their calls must leave in a trace, each as `PROVIDER:NAME FIELDS`,
- * in the words of `trackway print`. They say it at their end, and keep it in memory that children
- * share. Nothing here calls what a helper wraps. */
+/* Helpers of programs that print the events that their calls must leave in a trace, each as
+ * `PROVIDER:NAME FIELDS`, in the format of `trackway print`. The programs print them at their end,
+ * and collect them in memory that children share. Nothing here calls a wrapped function. */
 #ifndef EXPECT_H
 #define EXPECT_H
 

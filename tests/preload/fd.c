@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* FD: what the fd helper records, see expect.h. Runs in a folder where it may write. */
+/* FD: records of the fd helper, see expect.h. Runs in a writable folder. */
 #define _GNU_SOURCE
 #include "expect.h"
 #include <dirent.h>
@@ -57,7 +57,7 @@ static void bad_pointers(void)
     CHECK(!fopen(bad, "r") && errno == EFAULT);
     opened_at(-1, EFAULT, AT_FDCWD, O_RDONLY, "");
     CHECK(closedir((DIR *)(uintptr_t)null) == -1 && errno == EINVAL);
-    /* What comes before the path is read may be refused, too. */
+    /* Steps before the path is read may be refused, too. */
     CHECK(open(bad, O_TMPFILE | O_RDONLY, 0600) == -1 && errno == EINVAL);
     opened_at(-1, EINVAL, AT_FDCWD, O_TMPFILE | O_RDONLY, "");
     CHECK(!fopen(bad, "z") && errno == EINVAL);
@@ -82,7 +82,7 @@ static void last_path(void)
     CHECK(munmap(memory, 2 * PAGE) == 0);
 }
 
-/* A sandbox: no file may be opened, and who asks for files otherwise, or for memory, is killed. */
+/* A sandbox: no file may be opened, and other calls for files or for memory kill the process. */
 static void restrict_self(void)
 {
 #define IF(number, answer)                                                                        \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* FORK: what the fork helper records, see expect.h; with other arguments it is what it starts. */
+/* FORK: records of the fork helper, see expect.h; with other arguments it is the program that it
+ * executes. */
 #define _GNU_SOURCE
 #include "expect.h"
 #include <fcntl.h>
@@ -86,7 +87,7 @@ static void clones(void)
                (unsigned)kinds[i]);
         reap(child, 5);
     }
-    /* The arguments behind are passed on. */
+    /* The following arguments are passed on. */
     child = clone(cloned, stack + sizeof(stack), CLONE_PARENT_SETTID | SIGCHLD, &status, &tid);
     CHECK(tid == child);
     expect("trackway_fork:clone child = %d, error = 0, flags = 0x%X", child,
@@ -181,7 +182,7 @@ static void bad_pointers(void)
     expect("trackway_fork:spawn child = -1, error = %d, path = \"\"", EFAULT);
 }
 
-/* What comes before the path is read may fail, too. */
+/* Steps before the path is read may fail, too. */
 static void bad_actions(void)
 {
     const char *volatile bad = (const char *)8;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * HANDOVER: what one thread gives away, another gets; what the pthread helper records, see
- * expect.h. With -DLIBRARY a library to be loaded behind the helper: what gives something away
- * comes back only when the other thread has got it, and has gone on. So who records a release after
- * it comes too late, each time.
+ * HANDOVER: one thread releases an object, another acquires it; records of the pthread helper, see
+ * expect.h. With -DLIBRARY a library to be loaded after the helper: its releasing functions return
+ * only when the other thread has acquired the object and has gone on. So a release that is recorded
+ * after the call is too late, each time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

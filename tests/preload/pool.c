@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * POOL ROUNDS: several threads take memory from the libc helper's pool, in turn with requests that
- * are too large and fail; nobody gets what somebody else has.
+ * are too large and fail; no two threads get the same bytes.
  */
 #include "../../preload/libc.c"
 #include <pthread.h>

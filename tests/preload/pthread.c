@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* PTHREAD each|cancel|signals|jumps|threads N|contend N: what the pthread helper records, see
- * expect.h; `contend` says nothing. */
+/* PTHREAD each|cancel|signals|jumps|threads N|contend N: records of the pthread helper, see
+ * expect.h; `contend` prints nothing. */
 #define _GNU_SOURCE
 #include "expect.h"
 #include <pthread.h>
@@ -371,13 +371,13 @@ static void *locked_out(void *argument)
     }
     is_waiting = 0;
     go_on();
-    if (jumps != 2) /* only of the C library's jumps is it known that they were one */
+    if (jumps != 2) /* the helper detects only the C library's jumps */
         go_on_below();
     go_on();
     return NULL;
 }
 
-/* Waits until the waiter sleeps in its lock; asleep, it does not change what it says of itself. */
+/* Waits until the waiter sleeps in its lock; asleep, it does not change its state in /proc. */
 static void until_asleep(void)
 {
     char path[64], text[256], state = 0;

@@ -3,14 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use trackway_tests::{World, build_dir, skipped};
+use trackway_tests::{Fixture, build_dir, skipped};
 
 use crate::support::{assert_agreement, guarded, has_babeltrace, number_from, script, talk};
 
-/// How many tracers are made, unless `TRACKWAY_READER_TRACERS` says another number.
+/// Number of tracers to make, unless `TRACKWAY_READER_TRACERS` has another number.
 const TRACERS: u64 = 14;
 
-/// The Python that has barectf: see scripts/packages.
+/// Returns the Python that has barectf: see scripts/packages.
 fn python() -> Option<PathBuf> {
     let python = build_dir().join("../barectf/bin/python");
     if !python.exists() {
@@ -21,36 +21,36 @@ fn python() -> Option<PathBuf> {
 }
 
 /// Compiles a tracer and runs it; its trace.
-fn traced(world: &World, folder: &Path) -> PathBuf {
-    let mut cc = world.command("gcc");
+fn traced(fixture: &Fixture, folder: &Path) -> PathBuf {
+    let mut cc = fixture.command("gcc");
     cc.current_dir(folder).args(["-O0", "-w", "-I.", "-o", "main", "main.c", "barectf.c"]);
     let output = cc.output().expect("gcc runs");
     assert!(output.status.success(), "{folder:?}: {}", talk(&output));
-    let output = guarded(world, folder.join("main")).current_dir(folder).output().unwrap();
+    let output = guarded(fixture, folder.join("main")).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{folder:?}: {}, {}", output.status, talk(&output));
     folder.join("trace")
 }
 
 #[test]
-fn what_barectf_writes_reads_as_babeltrace2_reads_it() {
+fn traces_of_barectf_read_as_babeltrace2_reads_them() {
     let Some(python) = python() else { return };
     if !has_babeltrace() {
         return;
     }
     let (first, count) =
         (number_from("TRACKWAY_READER_SEED", 1), number_from("TRACKWAY_READER_TRACERS", TRACERS));
-    let world = World::new("barectf");
-    let made = guarded(&world, python)
+    let fixture = Fixture::new("barectf");
+    let made = guarded(&fixture, python)
         .arg(script("barectf_generate.py"))
-        .arg(world.path("tracers"))
+        .arg(fixture.path("tracers"))
         .args([first.to_string(), count.to_string()])
         .output()
         .expect("timeout runs");
     assert!(made.status.success(), "barectf_generate.py: {}", talk(&made));
     let mut lines = 0;
     for seed in first..first + count {
-        let trace = traced(&world, &world.path("tracers").join(seed.to_string()));
-        let printed = assert_agreement(&world, &[&trace]).stdout;
+        let trace = traced(&fixture, &fixture.path("tracers").join(seed.to_string()));
+        let printed = assert_agreement(&fixture, &[&trace]).stdout;
         lines += printed.iter().filter(|&&byte| byte == b'\n').count();
     }
     assert!(lines as u64 > 10 * count, "hardly any events: {lines}");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{World, skipped};
+use trackway_tests::{Fixture, skipped};
 
 use crate::support::{
     babeltrace, compared, guarded, has_babeltrace, number_from, print, script, talk,
@@ -12,10 +12,10 @@ use crate::support::{
 
 /// Debian's Python, which is the one that has the bindings.
 const PYTHON: &str = "/usr/bin/python3";
-/// How many traces are compared, unless `TRACKWAY_READER_SEEDS` says another number.
+/// Number of traces to compare, unless `TRACKWAY_READER_SEEDS` has another number.
 const SEEDS: u64 = 200;
 
-/// Whether the bindings are there; says so if not.
+/// Returns true if the bindings are installed; prints a message if they are not.
 pub(crate) fn has_bindings() -> bool {
     let imported = Command::new(PYTHON).args(["-c", "import bt2"]).output();
     let there = imported.is_ok_and(|output| output.status.success());
@@ -26,10 +26,10 @@ pub(crate) fn has_bindings() -> bool {
 }
 
 /// Traces of so many seeds.
-pub(crate) fn generate(world: &World, first: u64, count: u64) -> Vec<PathBuf> {
-    let folder = world.path("traces");
+pub(crate) fn generate(fixture: &Fixture, first: u64, count: u64) -> Vec<PathBuf> {
+    let folder = fixture.path("traces");
     std::fs::create_dir(&folder).unwrap();
-    let made = guarded(world, PYTHON)
+    let made = guarded(fixture, PYTHON)
         .arg(script("bt2_generate.py"))
         .arg(&folder)
         .args([first.to_string(), count.to_string()])
@@ -40,17 +40,17 @@ pub(crate) fn generate(world: &World, first: u64, count: u64) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_babeltrace2_writes_reads_as_it_reads_it() {
+fn traces_of_babeltrace2_read_as_it_reads_them() {
     if !has_babeltrace() || !has_bindings() {
         return;
     }
     let (first, count) =
         (number_from("TRACKWAY_READER_SEED", 1), number_from("TRACKWAY_READER_SEEDS", SEEDS));
-    let world = World::new("bt2");
-    let traces = generate(&world, first, count);
+    let fixture = Fixture::new("bt2");
+    let traces = generate(&fixture, first, count);
     let (mut refused, mut failures, mut lines) = (0, Vec::new(), 0);
     for (seed, trace) in (first..).zip(&traces) {
-        match compare(&world, trace) {
+        match compare(&fixture, trace) {
             Some(Ok(printed)) => lines += printed,
             Some(Err(difference)) => failures.push(format!("seed {seed}: {difference}")),
             None => refused += 1,
@@ -62,15 +62,16 @@ fn what_babeltrace2_writes_reads_as_it_reads_it() {
     assert!(lines as u64 >= count, "hardly any events: {lines}");
 }
 
-/// Lines printed if both readers agree. `None` if babeltrace2 fails on what its own sink wrote, as
-/// 2.0.4 does now and then: it aborts (ctf-meta-update-value-storing-indexes.c:65: Assertion
-/// `tgt_fc` failed), or the sink did not align as its metadata says.
-fn compare(world: &World, trace: &Path) -> Option<Result<usize, String>> {
-    let theirs = babeltrace(world, &[trace]);
+/// Returns the number of lines printed if both readers agree; `None` if babeltrace2 fails on the
+/// output of its own sink, as 2.0.4 does now and then: it aborts
+/// (ctf-meta-update-value-storing-indexes.c:65: Assertion `tgt_fc` failed), or the sink did not
+/// align as its metadata says.
+fn compare(fixture: &Fixture, trace: &Path) -> Option<Result<usize, String>> {
+    let theirs = babeltrace(fixture, &[trace]);
     if !theirs.status.success() {
         return None;
     }
-    let ours = print(world, &[trace]);
+    let ours = print(fixture, &[trace]);
     let lines = ours.stdout.iter().filter(|&&byte| byte == b'\n').count();
     Some(compared(&ours, &theirs).map(|()| lines))
 }

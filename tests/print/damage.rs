@@ -1,7 +1,7 @@
 //! `trackway print` on folders that are damaged, hostile, or still being written: it prints all
 //! that can be read, names each damage with its file, its packet and its place, and always ends.
 //!
-//! Longer than 600 lines: a table of damages, each with what is printed.
+//! Longer than 600 lines: a table of damages with their messages.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,7 +12,7 @@ use crate::made::{
     EVENT_BYTES, HEADER_BYTES, METADATA, SIZES_AT, packet, set_size, ticks, write_trace,
 };
 use crate::support::{guarded, print, talk};
-use trackway_tests::{World, build_dir, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, is_root, skipped};
 
 /// All is well.
 const WHOLE: Option<i32> = Some(0);
@@ -21,7 +21,7 @@ const DAMAGED: Option<i32> = Some(1);
 /// There is no trace.
 const NO_TRACE: Option<i32> = Some(2);
 
-/// Expects a status, and each of `words` in one line of what was said.
+/// Expects a status, and each of `words` in one line of the messages.
 fn expect(output: &Output, status: Option<i32>, words: &[&str]) {
     let said = talk(output);
     assert_eq!(output.status.code(), status, "{said}");
@@ -35,60 +35,60 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
-/// A trace in the world's folder `trace`, of one stream.
-fn printed(world: &World, metadata: &str, stream: &[u8]) -> Output {
-    let trace = world.path("trace");
+/// Prints a trace of one stream, which it writes to the fixture's folder `trace`.
+fn printed(fixture: &Fixture, metadata: &str, stream: &[u8]) -> Output {
+    let trace = fixture.path("trace");
     let _ = fs::remove_dir_all(&trace);
     write_trace(&trace, metadata, &[("stream", stream)]);
-    print(world, &[trace])
+    print(fixture, &[trace])
 }
 
 #[test]
 fn a_folder_without_a_trace_is_status_2() {
-    let world = World::new("none");
-    let folder = world.path("empty");
+    let fixture = Fixture::new("none");
+    let folder = fixture.path("empty");
     fs::create_dir_all(folder.join("also/empty")).unwrap();
-    expect(&print(&world, &[&folder]), NO_TRACE, &["is not a trace", "empty"]);
-    expect(&print(&world, &[world.path("missing")]), NO_TRACE, &["missing"]);
+    expect(&print(&fixture, &[&folder]), NO_TRACE, &["is not a trace", "empty"]);
+    expect(&print(&fixture, &[fixture.path("missing")]), NO_TRACE, &["missing"]);
     fs::write(folder.join("stream"), packet(&[1])).unwrap();
-    expect(&print(&world, &[&folder]), NO_TRACE, &["is not a trace"]);
+    expect(&print(&fixture, &[&folder]), NO_TRACE, &["is not a trace"]);
     // A file is not a folder.
-    expect(&print(&world, &[folder.join("stream")]), NO_TRACE, &["stream"]);
+    expect(&print(&fixture, &[folder.join("stream")]), NO_TRACE, &["stream"]);
 }
 
 #[test]
 fn fifos_are_not_waited_for() {
-    let world = World::new("fifo");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("fifo");
+    let trace = fixture.path("trace");
     write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
     fifo(&trace.join("stream2"));
-    let output = print(&world, &[&trace]);
+    let output = print(&fixture, &[&trace]);
     expect(&output, WHOLE, &[]);
     assert_eq!(ticks(&output.stdout), [1, 2]);
-    let other = world.path("other");
+    let other = fixture.path("other");
     fs::create_dir_all(&other).unwrap();
     fifo(&other.join("metadata"));
-    expect(&print(&world, &[&other]), NO_TRACE, &["is not a trace", "other"]);
+    expect(&print(&fixture, &[&other]), NO_TRACE, &["is not a trace", "other"]);
 }
 
 #[test]
 fn links_that_lead_in_circles_end() {
-    let world = World::new("links");
-    let trace = world.path("root/trace");
+    let fixture = Fixture::new("links");
+    let trace = fixture.path("root/trace");
     write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
     symlink("..", trace.join("up")).unwrap();
     symlink("self", trace.join("self")).unwrap();
     symlink("/nowhere/at/all", trace.join("gone")).unwrap();
-    symlink(&trace, world.path("root/again")).unwrap();
-    let output = print(&world, &[world.path("root")]);
+    symlink(&trace, fixture.path("root/again")).unwrap();
+    let output = print(&fixture, &[fixture.path("root")]);
     expect(&output, WHOLE, &[]);
     assert_eq!(ticks(&output.stdout), [1, 2]);
-    let looped = world.path("looped");
+    let looped = fixture.path("looped");
     fs::create_dir(&looped).unwrap();
     symlink("metadata", looped.join("metadata")).unwrap();
-    expect(&print(&world, &[&looped]), NO_TRACE, &["is not a trace"]);
+    expect(&print(&fixture, &[&looped]), NO_TRACE, &["is not a trace"]);
     // A link that is given is followed.
-    let output = print(&world, &[world.path("root/again")]);
+    let output = print(&fixture, &[fixture.path("root/again")]);
     assert_eq!(ticks(&output.stdout), [1, 2]);
 }
 
@@ -97,30 +97,30 @@ fn files_that_may_not_be_read_are_named() {
     if is_root() {
         return skipped("root may read everything");
     }
-    let world = World::new("unreadable");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("unreadable");
+    let trace = fixture.path("trace");
     let streams: [(&str, &[u8]); 2] = [("a", &packet(&[1])), ("b", &packet(&[2]))];
     write_trace(&trace, METADATA, &streams);
     let forbid = |name: &str, mode| {
         fs::set_permissions(trace.join(name), fs::Permissions::from_mode(mode)).unwrap();
     };
     forbid("a", 0);
-    let output = print(&world, &[&trace]);
+    let output = print(&fixture, &[&trace]);
     expect(&output, DAMAGED, &["trace/a", "ermission denied"]);
     assert_eq!(ticks(&output.stdout), [2]);
     forbid("metadata", 0);
-    expect(&print(&world, &[&trace]), DAMAGED, &["metadata", "ermission denied"]);
+    expect(&print(&fixture, &[&trace]), DAMAGED, &["metadata", "ermission denied"]);
 }
 
 #[test]
 fn other_versions_are_refused() {
-    let world = World::new("versions");
+    let fixture = Fixture::new("versions");
     for (from, to, word) in [
         ("minor = 8", "minor = 9", "1.9"),
         ("major = 1", "major = 2", "2.8"),
         ("major = 1", "major = 3", "3.8"),
     ] {
-        let output = printed(&world, &METADATA.replace(from, to), &packet(&[1]));
+        let output = printed(&fixture, &METADATA.replace(from, to), &packet(&[1]));
         expect(&output, DAMAGED, &["metadata", "line 4, column"]);
         assert!(talk(&output).contains(&format!("CTF {word}")), "{}", talk(&output));
         assert!(output.stdout.is_empty());
@@ -129,7 +129,7 @@ fn other_versions_are_refused() {
 
 #[test]
 fn metadata_that_cannot_be_read_says_line_and_column() {
-    let world = World::new("metadata");
+    let fixture = Fixture::new("metadata");
     let places = [
         ("u32 n;", "u32 n!", "line 18, column 71:"),
         ("freq = 1000000000", "freq = 0", "line 9"),
@@ -138,56 +138,56 @@ fn metadata_that_cannot_be_read_says_line_and_column() {
         ("event { name", "event { {{{{ name", "line 19, column 1:"),
     ];
     for (from, to, place) in places {
-        let output = printed(&world, &METADATA.replace(from, to), &packet(&[1]));
+        let output = printed(&fixture, &METADATA.replace(from, to), &packet(&[1]));
         expect(&output, DAMAGED, &["trace/metadata", place]);
         assert!(talk(&output).contains("column"), "{}", talk(&output));
         assert!(output.stdout.is_empty());
     }
-    // In words, also what is wrong with JSON.
+    // A fault in JSON is described in words, too.
     let preamble = "\x1e{\"type\":\"preamble\",\"version\":2}\n\x1e{\"type\":";
     for (rest, told) in [
         ("", "line 2, column 9: not JSON: it ends while parsing"),
         ("\"event\",}", "line 2, column 18: not JSON: trailing comma"),
         ("event}", "line 2, column 10: not JSON: expected value"),
     ] {
-        let output = printed(&world, &format!("{preamble}{rest}"), &packet(&[1]));
+        let output = printed(&fixture, &format!("{preamble}{rest}"), &packet(&[1]));
         expect(&output, DAMAGED, &["trace/metadata: metadata ", told]);
     }
-    let output = printed(&world, "", &packet(&[1]));
+    let output = printed(&fixture, "", &packet(&[1]));
     expect(&output, DAMAGED, &["trace/metadata: empty"]);
-    // What stands beside a trace that cannot be read is read.
-    write_trace(&world.path("traces/bad"), "/* CTF 1.8 */ trace {", &[]);
-    write_trace(&world.path("traces/good"), METADATA, &[("stream", &packet(&[7]))]);
-    let output = print(&world, &[world.path("traces")]);
+    // A readable trace next to an unreadable one is read.
+    write_trace(&fixture.path("traces/bad"), "/* CTF 1.8 */ trace {", &[]);
+    write_trace(&fixture.path("traces/good"), METADATA, &[("stream", &packet(&[7]))]);
+    let output = print(&fixture, &[fixture.path("traces")]);
     expect(&output, DAMAGED, &["bad/metadata", "line 1, column"]);
     assert_eq!(ticks(&output.stdout), [7]);
 }
 
 #[test]
 fn recursion_ends() {
-    let world = World::new("recursion");
+    let fixture = Fixture::new("recursion");
     let nested =
         |count: usize| format!("{}u32 n;{}", "struct { ".repeat(count), " } a;".repeat(count));
     let deep = METADATA.replace("u32 n;", &nested(100_000));
-    expect(&printed(&world, &deep, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
+    expect(&printed(&fixture, &deep, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
     let braces = METADATA.replace("u32 n;", &"{".repeat(1_000_000));
-    expect(&printed(&world, &braces, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
+    expect(&printed(&fixture, &braces, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
     let variants = "enum : u32 { a } t; ".to_owned() + &"variant <t> { ".repeat(100_000);
     let variants = METADATA.replace("u32 n;", &variants);
-    expect(&printed(&world, &variants, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
-    let folders = (0..200).fold(world.path("deep"), |path, _| path.join("d"));
+    expect(&printed(&fixture, &variants, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
+    let folders = (0..200).fold(fixture.path("deep"), |path, _| path.join("d"));
     fs::create_dir_all(&folders).unwrap();
-    expect(&print(&world, &[world.path("deep")]), NO_TRACE, &[]);
+    expect(&print(&fixture, &[fixture.path("deep")]), NO_TRACE, &[]);
 }
 
 #[test]
 fn a_stream_cut_short_is_read_up_to_there() {
-    let world = World::new("short");
+    let fixture = Fixture::new("short");
     let (first, second) = (packet(&[1, 2]), packet(&[3, 4, 5]));
     for missing in 1..second.len() {
         let mut stream = [&first[..], &second].concat();
         stream.truncate(stream.len() - missing);
-        let output = printed(&world, METADATA, &stream);
+        let output = printed(&fixture, METADATA, &stream);
         let at = format!("byte {}", first.len());
         expect(&output, DAMAGED, &["trace/stream", "packet 1", &at]);
         let whole = (second.len() - missing).saturating_sub(HEADER_BYTES) / EVENT_BYTES;
@@ -196,12 +196,12 @@ fn a_stream_cut_short_is_read_up_to_there() {
     }
 }
 
-/// The content is whole, but the file is not what its last packet's size says.
+/// The content is complete, but the file has another size than its last packet says.
 #[test]
 fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
     const PADDING_BYTES: usize = 24;
-    let world = World::new("padding");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("padding");
+    let trace = fixture.path("trace");
     let first = packet(&[1, 2]);
     // A packet with events, and one without.
     for numbers in [&[3, 4, 5][..], &[]] {
@@ -211,14 +211,14 @@ fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
         set_size(&mut second, SIZES_AT, bits);
         let expected = [&[1, 2], numbers].concat();
         let stream = [&first[..], &second].concat();
-        let output = printed(&world, METADATA, &stream);
+        let output = printed(&fixture, METADATA, &stream);
         expect(&output, WHOLE, &[]);
         assert_eq!((ticks(&output.stdout), talk(&output).as_str()), (expected.clone(), ""));
         for missing in [1, PADDING_BYTES - 1, PADDING_BYTES] {
             write_trace(&trace, METADATA, &[("stream", &stream[..stream.len() - missing])]);
             let place = format!("packet 1 at byte {}: its last {missing} bytes", first.len());
             let run = |arguments: &[&str]| {
-                let mut command = guarded(&world, build_dir().join("trackway"));
+                let mut command = guarded(&fixture, build_dir().join("trackway"));
                 let output = command.args(arguments).output().expect("timeout runs");
                 expect(&output, DAMAGED, &["trace/stream: ", &place, "padding"]);
                 let reports = talk(&output).matches("bytes are missing").count();
@@ -236,22 +236,22 @@ fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
             // What is written has right sizes.
             for command in ["merge", "trim"] {
                 run(&[command, "-o", command, "trace"]);
-                let output = print(&world, &[world.path(command)]);
+                let output = print(&fixture, &[fixture.path(command)]);
                 expect(&output, WHOLE, &[]);
                 assert_eq!(ticks(&output.stdout), expected);
-                fs::remove_dir_all(world.path(command)).expect("a trace");
+                fs::remove_dir_all(fixture.path(command)).expect("a trace");
             }
         }
     }
 }
 
-/// Bytes behind the last packet are no packet, however few they are.
+/// Bytes after the last packet are no packet, however few they are.
 #[test]
 fn bytes_behind_the_last_packet_are_reported() {
-    let world = World::new("behind");
+    let fixture = Fixture::new("behind");
     let stream = packet(&[1, 2]);
     for behind in [&[0][..], &[0; 7], &[0; 4096], b"x", &stream[..4], &stream[..HEADER_BYTES - 1]] {
-        let output = printed(&world, METADATA, &[&stream[..], behind].concat());
+        let output = printed(&fixture, METADATA, &[&stream[..], behind].concat());
         let place = format!("packet 1 at byte {}", stream.len());
         expect(&output, DAMAGED, &["trace/stream: ", &place]);
         assert_eq!(ticks(&output.stdout), [1, 2]);
@@ -260,23 +260,23 @@ fn bytes_behind_the_last_packet_are_reported() {
 
 #[test]
 fn a_packet_damaged_in_the_middle_costs_no_other() {
-    let world = World::new("middle");
+    let fixture = Fixture::new("middle");
     let mut damaged = packet(&[3, 4, 5]);
     // The id of its second event.
     damaged[HEADER_BYTES + EVENT_BYTES] = 0x77;
     let (before, after) = (packet(&[1, 2]), packet(&[6, 7]));
-    let output = printed(&world, METADATA, &[&before[..], &damaged, &after].concat());
+    let output = printed(&fixture, METADATA, &[&before[..], &damaged, &after].concat());
     let (at, bit) =
         (format!("byte {}", before.len()), format!("bit {}", 8 * (HEADER_BYTES + EVENT_BYTES)));
     expect(&output, DAMAGED, &["trace/stream", "packet 1", &at, &bit]);
     assert_eq!(ticks(&output.stdout), [1, 2, 3, 6, 7]);
 }
 
-/// Every command that reads events prints, counts or copies all of them, and reports the place.
+/// Every command that reads events prints, counts or copies all of them, and reports the position.
 #[test]
 fn time_that_goes_backward_is_reported_by_every_reader() {
-    let world = World::new("backward");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("backward");
+    let trace = fixture.path("trace");
     let first = packet(&[1, 2]);
     let stream = [&first[..], &packet(&[7, 5, 4]), &packet(&[3, 8])].concat();
     write_trace(&trace, METADATA, &[("a", &stream), ("b", &packet(&[1, 6, 9]))]);
@@ -284,7 +284,7 @@ fn time_that_goes_backward_is_reported_by_every_reader() {
     let bit = format!("at the event at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
     let words = ["trace/a: ", &place, "time goes backward by 0.000000002 s", &bit];
     let run = |arguments: &[&str]| {
-        let mut command = guarded(&world, build_dir().join("trackway"));
+        let mut command = guarded(&fixture, build_dir().join("trackway"));
         let output = command.args(arguments).output().expect("timeout runs");
         expect(&output, DAMAGED, &words);
         assert_eq!(talk(&output).matches("goes backward").count(), 1, "{arguments:?}");
@@ -321,7 +321,7 @@ fn time_that_goes_backward_is_reported_by_every_reader() {
     run(&["trim", "--begin", "0.000000005", "-o", "trimmed", "trace"]);
     // What is written is in the streams' order, too.
     for (folder, numbers) in [("merged", &merged[..]), ("trimmed", &[6, 7, 5, 8, 9])] {
-        let output = print(&world, &[world.path(folder)]);
+        let output = print(&fixture, &[fixture.path(folder)]);
         expect(&output, DAMAGED, &["backward by 0.000000002 s"]);
         assert_eq!(ticks(&output.stdout), numbers, "{folder}");
     }
@@ -330,9 +330,9 @@ fn time_that_goes_backward_is_reported_by_every_reader() {
 /// A 64-bit clock in nanoseconds, scaled from a counter of 32 bits that wraps.
 #[test]
 fn a_clock_that_wraps_far_back_is_shown_as_it_is() {
-    let world = World::new("wraps");
+    let fixture = Fixture::new("wraps");
     let [before, after] = [4_294_967_290, 7];
-    let output = printed(&world, METADATA, &packet(&[before, after]));
+    let output = printed(&fixture, METADATA, &packet(&[before, after]));
     let bit = format!("at the event at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
     expect(&output, DAMAGED, &["trace/stream: packet 0 at byte 0: ", "4.294967283 s", &bit]);
     assert_eq!(ticks(&output.stdout), [before, after]);
@@ -340,7 +340,7 @@ fn a_clock_that_wraps_far_back_is_shown_as_it_is() {
     assert!(text.contains("] (-4.294967283) here tick"), "{text}");
     // So it is in cycles and with names of the headers' parts.
     let shown = |option: &str| {
-        let output = print(&world, &["--clock-cycles", option, "trace"]);
+        let output = print(&fixture, &["--clock-cycles", option, "trace"]);
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let text = shown("--names=none");
@@ -352,32 +352,32 @@ fn a_clock_that_wraps_far_back_is_shown_as_it_is() {
 /// Without an index, the next packet is found by its magic number.
 #[test]
 fn a_packet_whose_header_is_damaged_costs_no_other() {
-    let world = World::new("header");
+    let fixture = Fixture::new("header");
     let (before, after) = (packet(&[1, 2]), packet(&[6, 7]));
     for (at, bytes) in [(0, &[0; 40][..]), (0, b"x"), (4, &[0x77])] {
         let mut damaged = packet(&[3, 4, 5]);
         damaged[at..at + bytes.len()].copy_from_slice(bytes);
         let stream = [&before[..], &damaged, &after, &after].concat();
-        let output = printed(&world, METADATA, &stream);
+        let output = printed(&fixture, METADATA, &stream);
         let place = format!("byte {}", before.len());
         expect(&output, DAMAGED, &["trace/stream", "packet 1", &place]);
         assert_eq!(ticks(&output.stdout), [1, 2, 6, 7, 6, 7], "{}", talk(&output));
         // What is not read was not lost by the tracer.
         assert!(!talk(&output).contains("discarded"), "{}", talk(&output));
     }
-    // Full of what looks like a packet's beginning: it ends.
+    // A stream full of beginnings of packets: reading ends.
     let magic = packet(&[1])[..4].repeat(1 << 20);
-    expect(&printed(&world, METADATA, &magic), DAMAGED, &["trace/stream", "packet 0"]);
+    expect(&printed(&fixture, METADATA, &magic), DAMAGED, &["trace/stream", "packet 0"]);
 }
 
 #[test]
 fn an_output_in_a_trace_is_refused() {
-    let world = World::new("inside");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("inside");
+    let trace = fixture.path("trace");
     write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
     let before = fs::read(trace.join("stream")).unwrap();
     let status = |arguments: &[&str]| {
-        let output = world.trackway(arguments).output().expect("trackway runs");
+        let output = fixture.trackway(arguments).output().expect("trackway runs");
         (output.status.code(), talk(&output))
     };
     for arguments in [
@@ -398,7 +398,7 @@ fn an_output_in_a_trace_is_refused() {
 
 #[test]
 fn packets_that_lie_about_their_size_are_found_out() {
-    let world = World::new("sizes");
+    let fixture = Fixture::new("sizes");
     let whole = packet(&[3, 4]);
     let true_bits = 8 * whole.len() as u64;
     for (packet_bits, content_bits) in [
@@ -418,7 +418,7 @@ fn packets_that_lie_about_their_size_are_found_out() {
         set_size(&mut lying, SIZES_AT, packet_bits);
         set_size(&mut lying, SIZES_AT + 8, content_bits);
         let before = packet(&[1, 2]);
-        let output = printed(&world, METADATA, &[&before[..], &lying].concat());
+        let output = printed(&fixture, METADATA, &[&before[..], &lying].concat());
         let at = format!("byte {}", before.len());
         expect(&output, DAMAGED, &["trace/stream", "packet 1", &at]);
         let read = ticks(&output.stdout);
@@ -429,7 +429,7 @@ fn packets_that_lie_about_their_size_are_found_out() {
 
 #[test]
 fn sequences_that_cannot_be_are_not_waited_for() {
-    let world = World::new("sequence");
+    let fixture = Fixture::new("sequence");
     let sequence = METADATA.replace("u32 n;", "u64 length; u32 n[length];");
     let long = |length: u64| {
         let mut bytes = packet(&[1]);
@@ -443,28 +443,28 @@ fn sequences_that_cannot_be_are_not_waited_for() {
         bytes
     };
     for length in [1_u64 << 60, u64::MAX, 1 << 32, 5] {
-        let output = printed(&world, &sequence, &long(length));
+        let output = printed(&fixture, &sequence, &long(length));
         expect(&output, DAMAGED, &["trace/stream", "packet 0", "byte 0", "bit"]);
         assert!(output.stdout.is_empty());
     }
-    let output = printed(&world, &sequence, &long(4));
+    let output = printed(&fixture, &sequence, &long(4));
     expect(&output, WHOLE, &[]);
     // Elements that take no space do not end with the packet.
     let nothing = METADATA.replace("u32 n;", "u64 length; struct { } n[length];");
-    expect(&printed(&world, &nothing, &long(1 << 60)), DAMAGED, &["packet 0", "byte 0"]);
+    expect(&printed(&fixture, &nothing, &long(1 << 60)), DAMAGED, &["packet 0", "byte 0"]);
 }
 
 #[test]
 fn clocks_beyond_all_bounds_are_damage() {
-    let world = World::new("clock");
+    let fixture = Fixture::new("clock");
     let zero = METADATA.replace("freq = 1000000000", "freq = 0");
-    expect(&printed(&world, &zero, &packet(&[1])), DAMAGED, &["metadata", "line 9"]);
+    expect(&printed(&fixture, &zero, &packet(&[1])), DAMAGED, &["metadata", "line 9"]);
     let far = METADATA.replace("freq = 1000000000", "freq = 1; offset_s = 9223372036854775807");
-    expect(&printed(&world, &far, &packet(&[1])), DAMAGED, &["trace/"]);
+    expect(&printed(&fixture, &far, &packet(&[1])), DAMAGED, &["trace/"]);
     let slow = METADATA.replace("freq = 1000000000", "freq = 1");
     let mut late = packet(&[1, 2]);
     late[HEADER_BYTES + EVENT_BYTES + 4..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
-    let output = printed(&world, &slow, &late);
+    let output = printed(&fixture, &slow, &late);
     let bit = format!("at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
     expect(&output, DAMAGED, &["trace/stream", "packet 0", "byte 0", &bit]);
     assert_eq!(ticks(&output.stdout), [1]);
@@ -475,8 +475,8 @@ fn clocks_beyond_all_bounds_are_damage() {
 fn an_event_whose_text_fills_the_memory_is_damage() {
     const BITS: u64 = 1 << 20;
     const MEMORY_BYTES: u64 = 900 << 20;
-    let world = World::new("line");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("line");
+    let trace = fixture.path("trace");
     let labels = format!("{0}a = 0, {0}b = 1", "long_".repeat(200));
     let bits = format!("enum : integer {{ size = 1; align = 1; }} {{ {labels} }} bits[length];");
     let bits = format!("u64 length; {bits}");
@@ -488,14 +488,14 @@ fn an_event_whose_text_fills_the_memory_is_damage() {
     stream.truncate(HEADER_BYTES + EVENT_BYTES - 4);
     stream.extend(BITS.to_le_bytes());
     stream.resize(stream.len() + BITS as usize / 8, 0x55);
-    // A small one behind the large one in its packet, and another packet.
+    // A small record after the large one in its packet, and another packet.
     stream.extend(&after[HEADER_BYTES..]);
     let size = 8 * stream.len() as u64;
     set_size(&mut stream, SIZES_AT, size);
     set_size(&mut stream, SIZES_AT + 8, size);
     write_trace(&trace, &metadata, &[("stream", &[&stream[..], &after].concat())]);
     for format in ["text", "json"] {
-        let mut command = guarded(&world, "prlimit");
+        let mut command = guarded(&fixture, "prlimit");
         command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
         command.args(["print", "--jobs", "1", "--format", format]).arg(&trace);
         let output = command.output().expect("prlimit runs");
@@ -506,7 +506,8 @@ fn an_event_whose_text_fills_the_memory_is_damage() {
     }
 }
 
-/// An index file of these entries: where the packet is, its size in bytes, when it begins and ends.
+/// Returns an index file of these entries: the packet's offset, its size in bytes, its begin and
+/// end.
 fn index(entries: &[[u64; 4]]) -> Vec<u8> {
     let mut bytes = [0xC1F1_DCC1_u32, 1, 1, 64].map(u32::to_be_bytes).concat();
     for &[at, size, begin, end] in entries {
@@ -517,11 +518,12 @@ fn index(entries: &[[u64; 4]]) -> Vec<u8> {
     bytes
 }
 
-/// Whatever an index says, of whole and of damaged packets, of all events and of a range of times.
+/// Any contents of an index, for complete and damaged packets, for all events and for a range of
+/// times.
 #[test]
 fn indexes_that_lie_change_nothing() {
-    let world = World::new("index");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("index");
+    let trace = fixture.path("trace");
     let packets = [packet(&[1, 2]), packet(&[3]), packet(&[4, 5, 6]), packet(&[7])];
     let stream = packets.concat();
     write_trace(&trace, METADATA, &[("stream", &stream)]);
@@ -537,7 +539,7 @@ fn indexes_that_lie_change_nothing() {
         vec![0xff; 4096],
         index(&truth)[..20].to_vec(),
         index(&[[u64::MAX; 4], [0; 4], [1 << 60; 4]]),
-        // Not all of them, not in order, at other places, of other sizes and times.
+        // Some entries missing, out of order, with other positions, sizes and times.
         index(&[last]),
         index(&[first, last]),
         index(&[last, third, second, first]),
@@ -569,7 +571,7 @@ fn indexes_that_lie_change_nothing() {
                 fs::write(trace.join("index/stream.idx"), lie).unwrap();
                 let mut arguments: Vec<&str> = range.to_vec();
                 arguments.push(trace.to_str().unwrap());
-                let output = print(&world, &arguments);
+                let output = print(&fixture, &arguments);
                 let said = talk(&output);
                 assert_eq!(ticks(&output.stdout), expected, "{range:?} {at} {lie:?}: {said}");
                 assert_ne!(output.status.code(), NO_TRACE);
@@ -583,14 +585,14 @@ fn indexes_that_lie_change_nothing() {
 #[test]
 fn more_streams_than_files_may_be_open_are_merged() {
     const STREAMS: u32 = 3000;
-    let world = World::new("streams");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("streams");
+    let trace = fixture.path("trace");
     write_trace(&trace, METADATA, &[]);
     for number in 0..STREAMS {
         let bytes = packet(&[number, STREAMS + number]);
         fs::write(trace.join(format!("stream{number}")), bytes).unwrap();
     }
-    let mut command = guarded(&world, "prlimit");
+    let mut command = guarded(&fixture, "prlimit");
     command.arg("--nofile=1024").arg(build_dir().join("trackway")).arg("print").arg(&trace);
     let output = command.output().expect("prlimit runs");
     expect(&output, WHOLE, &[]);
@@ -599,19 +601,19 @@ fn more_streams_than_files_may_be_open_are_merged() {
 
 #[test]
 fn a_trace_being_written_prints_what_is_there() {
-    let world = World::new("written");
-    let trace = world.path("trace");
-    // A stream that has nothing yet, one whose packet has its size but not its bytes, and
-    // metadata whose last event is not there yet.
+    let fixture = Fixture::new("written");
+    let trace = fixture.path("trace");
+    // An empty stream, one whose packet has its size but not its bytes, and metadata whose last
+    // event is missing yet.
     let begun = packet(&[4, 5, 6]);
     let begun = &begun[..HEADER_BYTES + EVENT_BYTES + 3];
     let streams: [(&str, &[u8]); 3] = [("a", b""), ("b", begun), ("c", &packet(&[1, 9]))];
     write_trace(&trace, METADATA, &streams);
-    let output = print(&world, &[&trace]);
+    let output = print(&fixture, &[&trace]);
     expect(&output, DAMAGED, &["trace/b", "packet 0", "missing"]);
     assert_eq!(ticks(&output.stdout), [1, 4, 9]);
     let (known, unknown) = METADATA.split_at(METADATA.len() - 20);
     fs::write(trace.join("metadata"), known).unwrap();
-    expect(&print(&world, &[&trace]), DAMAGED, &["trace/metadata", "line 18, column"]);
+    expect(&print(&fixture, &[&trace]), DAMAGED, &["trace/metadata", "line 18, column"]);
     assert!(!unknown.is_empty());
 }

@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use trackway_ctf::write::{PacketFields, packet_header};
-use trackway_tests::World;
+use trackway_tests::Fixture;
 use trackway_tests::steps::{send, wait_for};
 
 const PROGRAM: &str = r#"
@@ -24,14 +24,14 @@ int main(void) {
 }
 "#;
 
-fn recorded(world: &World) -> PathBuf {
-    let program = world.compile("program", PROGRAM, true, &[]);
-    let recording = world.record(&[], &[program.to_str().unwrap()]);
+fn recorded(fixture: &Fixture) -> PathBuf {
+    let program = fixture.compile("program", PROGRAM, true, &[]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     assert_eq!(recording.summary.recorded, 10_000, "{}", recording.messages());
     folder_of(&recording.trace, "metadata").expect("a trace")
 }
 
-/// The folder at or below `folder` that has a file of this name.
+/// Returns the folder at or below `folder` that has a file of this name.
 fn folder_of(folder: &Path, name: &str) -> Option<PathBuf> {
     if folder.join(name).is_file() {
         return Some(folder.to_owned());
@@ -40,38 +40,38 @@ fn folder_of(folder: &Path, name: &str) -> Option<PathBuf> {
     below.filter(|path| path.is_dir()).find_map(|path| folder_of(&path, name))
 }
 
-fn trackway(world: &World, arguments: &[&str], trace: &Path) -> Output {
-    world.trackway(arguments).arg(trace).output().expect("trackway runs")
+fn trackway(fixture: &Fixture, arguments: &[&str], trace: &Path) -> Output {
+    fixture.trackway(arguments).arg(trace).output().expect("trackway runs")
 }
 
-/// Its standard output; it must succeed.
-fn text(world: &World, arguments: &[&str], trace: &Path) -> String {
-    let output = trackway(world, arguments, trace);
+/// Runs `trackway`, which must succeed; returns its standard output.
+fn text(fixture: &Fixture, arguments: &[&str], trace: &Path) -> String {
+    let output = trackway(fixture, arguments, trace);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Its output, where it gets no thread but its first.
-fn alone(world: &World, arguments: &[&str], trace: &Path) -> Output {
-    let command = world.trackway(arguments);
+/// Runs `trackway` without further threads; returns its output.
+fn single_threaded(fixture: &Fixture, arguments: &[&str], trace: &Path) -> Output {
+    let command = fixture.trackway(arguments);
     let text = include_str!("no_threads.c");
-    let mut alone = world.command(world.compile("no_threads", text, false, &[]));
-    alone.arg(command.get_program()).args(command.get_args()).arg(trace);
-    alone.output().expect("it runs")
+    let mut single_threaded = fixture.command(fixture.compile("no_threads", text, false, &[]));
+    single_threaded.arg(command.get_program()).args(command.get_args()).arg(trace);
+    single_threaded.output().expect("it runs")
 }
 
 #[test]
 fn where_there_can_be_no_threads_one_does_it_all() {
-    let world = World::new("alone");
-    let trace = recorded(&world);
+    let fixture = Fixture::new("alone");
+    let trace = recorded(&fixture);
     for arguments in [&["print"][..], &["print", "--stats"], &["print", "--jobs", "7", "--count"]] {
-        let output = alone(&world, arguments, &trace);
+        let output = single_threaded(&fixture, arguments, &trace);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), text(&world, arguments, &trace));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), text(&fixture, arguments, &trace));
     }
-    // It would not hear of Ctrl-C, and leave what it has begun.
-    let out = world.path("out");
-    let output = alone(&world, &["trim", "-o", out.to_str().unwrap()], &trace);
+    // A process that ignores Ctrl-C would leave its unfinished output.
+    let out = fixture.path("out");
+    let output = single_threaded(&fixture, &["trim", "-o", out.to_str().unwrap()], &trace);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.starts_with("trackway: cannot wait for signals: "), "{message}");
@@ -80,25 +80,25 @@ fn where_there_can_be_no_threads_one_does_it_all() {
 
 #[test]
 fn a_trimmed_trace_prints_as_the_range_does() {
-    let world = World::new("trim");
-    let trace = recorded(&world);
-    let lines = text(&world, &["print", "--clock-seconds", "--no-delta"], &trace);
+    let fixture = Fixture::new("trim");
+    let trace = recorded(&fixture);
+    let lines = text(&fixture, &["print", "--clock-seconds", "--no-delta"], &trace);
     let time = |line: &str| line[1..line.find(']').expect("a time")].to_owned();
     let times: Vec<String> = lines.lines().map(time).collect();
     let (begin, end) = (&times[2_345], &times[7_654]);
     let range = ["--begin", begin, "--end", end];
     for on in [&[][..], &["--on", "myapp:request"], &["--on", "myapp", "--on", "!*:tick"]] {
-        let out = world.path("out");
+        let out = fixture.path("out");
         let mut arguments = vec!["trim", "-o", out.to_str().unwrap()];
         arguments.extend(range.iter().chain(on));
-        text(&world, &arguments, &trace);
+        text(&fixture, &arguments, &trace);
         let mut arguments = vec!["print", "--no-delta"];
         arguments.extend(range.iter().chain(on));
-        let expected = text(&world, &arguments, &trace);
+        let expected = text(&fixture, &arguments, &trace);
         assert!(expected.lines().count() > 2000);
-        assert_eq!(text(&world, &["print", "--no-delta"], &out), expected);
-        if let Some(theirs) = world.babeltrace(&out) {
-            let ours = text(&world, &["print"], &out);
+        assert_eq!(text(&fixture, &["print", "--no-delta"], &out), expected);
+        if let Some(theirs) = fixture.babeltrace(&out) {
+            let ours = text(&fixture, &["print"], &out);
             assert_eq!(String::from_utf8_lossy(&theirs.stdout), ours);
         }
         fs::remove_dir_all(&out).expect("it was written");
@@ -107,30 +107,30 @@ fn a_trimmed_trace_prints_as_the_range_does() {
 
 #[test]
 fn statuses_and_messages_tell_what_happened() {
-    let world = World::new("export-status");
-    let trace = recorded(&world);
-    let out = world.path("out");
+    let fixture = Fixture::new("export-status");
+    let trace = recorded(&fixture);
+    let out = fixture.path("out");
     let to = ["-o", out.to_str().unwrap()];
     // Nothing is written where something is, or where nothing is.
     fs::create_dir(&out).unwrap();
     fs::write(out.join("file"), "mine").unwrap();
     for verb in ["trim", "merge"] {
-        let output = trackway(&world, &[&[verb], &to[..]].concat(), &trace);
+        let output = trackway(&fixture, &[&[verb], &to[..]].concat(), &trace);
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2));
         assert!(messages.contains("is not empty"), "{messages}");
         assert_eq!(fs::read(out.join("file")).unwrap(), b"mine");
     }
     fs::remove_dir_all(&out).unwrap();
-    fs::create_dir(world.path("empty")).unwrap();
+    fs::create_dir(fixture.path("empty")).unwrap();
     for verb in ["trim", "merge"] {
-        let output = trackway(&world, &[&[verb], &to[..]].concat(), &world.path("empty"));
+        let output = trackway(&fixture, &[&[verb], &to[..]].concat(), &fixture.path("empty"));
         assert_eq!(output.status.code(), Some(2));
         assert!(!out.exists());
     }
     // What has nothing in it is not written.
     let nothing = [&["trim", "--on", "myapp:nosuch"], &to[..]].concat();
-    let output = trackway(&world, &nothing, &trace);
+    let output = trackway(&fixture, &nothing, &trace);
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{messages}");
     assert!(messages.contains("nothing is left to be written") && !out.exists(), "{messages}");
@@ -142,25 +142,25 @@ fn statuses_and_messages_tell_what_happened() {
     let length = fs::metadata(&stream).unwrap().len();
     File::options().write(true).open(&stream).unwrap().set_len(length - 1000).unwrap();
     for verb in ["trim", "merge"] {
-        let output = trackway(&world, &[&[verb], &to[..]].concat(), &trace);
+        let output = trackway(&fixture, &[&[verb], &to[..]].concat(), &trace);
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{messages}");
         let name = stream.display().to_string();
         assert!(messages.contains(&name) && messages.contains("packet "), "{messages}");
         // What is written is whole.
-        assert!(text(&world, &["print"], &out).lines().count() > 1000);
+        assert!(text(&fixture, &["print"], &out).lines().count() > 1000);
         fs::remove_dir_all(&out).unwrap();
     }
 }
 
-/// A packet so large that writing it takes longer than to be told to stop.
+/// Writing this packet takes longer than the signal needs to arrive.
 #[test]
 fn a_signal_leaves_nothing_behind() {
     const PACKET_BYTES: u64 = 1 << 40;
-    let world = World::new("export-signal");
-    let trace = recorded(&world);
+    let fixture = Fixture::new("export-signal");
+    let trace = recorded(&fixture);
     let metadata = fs::read_to_string(trace.join("metadata")).unwrap();
-    let huge = world.path("huge");
+    let huge = fixture.path("huge");
     fs::create_dir(&huge).unwrap();
     fs::write(huge.join("metadata"), metadata).unwrap();
     let fields =
@@ -171,8 +171,8 @@ fn a_signal_leaves_nothing_behind() {
         return trackway_tests::skipped(format!("files of 1 TiB cannot be made here: {error}"));
     }
     for (verb, signal) in [("trim", libc::SIGINT), ("merge", libc::SIGTERM)] {
-        let out = world.path("out");
-        let mut command = world.trackway(&[verb, "-o", out.to_str().unwrap()]);
+        let out = fixture.path("out");
+        let mut command = fixture.trackway(&[verb, "-o", out.to_str().unwrap()]);
         let mut child = command.arg(&huge).stderr(Stdio::piped()).spawn().unwrap();
         // In the folder that becomes its contents in the end.
         let is_begun = || {
@@ -189,11 +189,11 @@ fn a_signal_leaves_nothing_behind() {
 
 #[test]
 fn pieces_become_one_trace_and_others_lie_beside_it() {
-    let world = World::new("merge");
-    let trace = recorded(&world);
-    let whole = text(&world, &["print"], &trace);
+    let fixture = Fixture::new("merge");
+    let trace = recorded(&fixture);
+    let whole = text(&fixture, &["print"], &trace);
     // The same trace three times is one trace.
-    let copies = ["a", "b"].map(|name| world.path(name));
+    let copies = ["a", "b"].map(|name| fixture.path(name));
     for copy in &copies {
         fs::create_dir(copy).unwrap();
         for entry in fs::read_dir(&trace).unwrap().flatten().filter(|entry| entry.path().is_file())
@@ -201,63 +201,63 @@ fn pieces_become_one_trace_and_others_lie_beside_it() {
             fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
         }
     }
-    let out = world.path("out");
-    let mut merge = world.trackway(&["merge", "-o", out.to_str().unwrap()]);
+    let out = fixture.path("out");
+    let mut merge = fixture.trackway(&["merge", "-o", out.to_str().unwrap()]);
     let output = merge.arg(&trace).args(&copies).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(text(&world, &["print"], &out), whole);
+    assert_eq!(text(&fixture, &["print"], &out), whole);
     // A folder that is named twice is written once.
-    let twice = world.path("twice");
-    let mut trim = world.trackway(&["trim", "-o", twice.to_str().unwrap()]);
+    let twice = fixture.path("twice");
+    let mut trim = fixture.trackway(&["trim", "-o", twice.to_str().unwrap()]);
     let output = trim.arg(&trace).arg(&trace).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(text(&world, &["print"], &twice), whole);
-    // Another one lies beside it.
-    fs::remove_dir_all(world.path("trace")).unwrap();
-    let other = recorded(&world);
-    let both = world.path("both");
-    let mut merge = world.trackway(&["merge", "-o", both.to_str().unwrap()]);
+    assert_eq!(text(&fixture, &["print"], &twice), whole);
+    // A merge with another recording.
+    fs::remove_dir_all(fixture.path("trace")).unwrap();
+    let other = recorded(&fixture);
+    let both = fixture.path("both");
+    let mut merge = fixture.trackway(&["merge", "-o", both.to_str().unwrap()]);
     let output = merge.arg(&copies[0]).arg(&other).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(both.join("a/metadata").exists());
     assert_eq!(fs::read_dir(&both).unwrap().count(), 2);
-    assert_eq!(text(&world, &["print"], &both).lines().count(), 20_000);
-    if let Some(theirs) = world.babeltrace(&both) {
+    assert_eq!(text(&fixture, &["print"], &both).lines().count(), 20_000);
+    if let Some(theirs) = fixture.babeltrace(&both) {
         assert_eq!(theirs.stdout.iter().filter(|&&byte| byte == b'\n').count(), 20_000);
     }
 }
 
 #[test]
 fn programs_can_read_what_is_printed() {
-    let world = World::new("formats");
-    let trace = recorded(&world);
+    let fixture = Fixture::new("formats");
+    let trace = recorded(&fixture);
     let stats: Value =
-        serde_json::from_str(&text(&world, &["print", "--stats", "--format", "json"], &trace))
+        serde_json::from_str(&text(&fixture, &["print", "--stats", "--format", "json"], &trace))
             .expect("JSON");
     assert_eq!(stats["count"], 10_000);
     let counts: Vec<u64> =
         stats["events"].as_array().unwrap().iter().filter_map(|it| it["count"].as_u64()).collect();
     assert_eq!(counts, [5000, 5000]);
-    let table = text(&world, &["print", "--stats"], &trace);
+    let table = text(&fixture, &["print", "--stats"], &trace);
     assert!(table.contains("10,000 events in ") && table.contains("lost: 0 events"), "{table}");
 
     let details: Value =
-        serde_json::from_str(&text(&world, &["print", "--details", "--format", "json"], &trace))
+        serde_json::from_str(&text(&fixture, &["print", "--details", "--format", "json"], &trace))
             .expect("JSON");
     assert_eq!(details["streams"][0]["events"].as_array().unwrap().len(), 2);
-    let table = text(&world, &["print", "--details"], &trace);
+    let table = text(&fixture, &["print", "--details"], &trace);
     assert!(table.contains("{ string path; u32 status; }"), "{table}");
 
-    let lines = text(&world, &["print", "--format", "json", "--on", "*:request"], &trace);
+    let lines = text(&fixture, &["print", "--format", "json", "--on", "*:request"], &trace);
     let events: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(events.len(), 5000);
     assert_eq!(events[7]["fields"], serde_json::json!({ "path": "/a,\"b\"", "status": 7 }));
 
-    let csv = text(&world, &["print", "--format", "csv", "--on", "*:request"], &trace);
+    let csv = text(&fixture, &["print", "--format", "csv", "--on", "*:request"], &trace);
     let mut lines = csv.lines();
     let head = "time,name,hostname,procname,vpid,stream,cpu_id,vtid,path,status";
     assert_eq!(lines.next(), Some(head));
     assert!(lines.next().unwrap().ends_with(",\"/a,\"\"b\"\"\",0"), "{csv}");
-    assert_eq!(text(&world, &["print", "--format", "none"], &trace), "");
+    assert_eq!(text(&fixture, &["print", "--format", "none"], &trace), "");
 }

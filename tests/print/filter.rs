@@ -1,10 +1,10 @@
-//! `trackway print --filter`: which events of a trace an expression takes.
+//! `trackway print --filter`: the events of a trace that an expression selects.
 
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use trackway_tests::{World, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, skipped, source_dir};
 
 /// Twenty events with a value of each kind, and five of another that has fewer fields.
 const PROGRAM: &str = r#"
@@ -58,31 +58,31 @@ const CASES: [(&str, usize); 24] = [
     ("$ctx.vtid < 0", 0),
 ];
 
-fn print(world: &World, trace: &Path, options: &[&str]) -> Output {
-    world.trackway(&["print"]).arg(trace).args(options).output().expect("trackway runs")
+fn print(fixture: &Fixture, trace: &Path, options: &[&str]) -> Output {
+    fixture.trackway(&["print"]).arg(trace).args(options).output().expect("trackway runs")
 }
 
-fn said(output: &Output) -> String {
+fn messages_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// RUN a trace printed with each filter, as text and counted. EXPECT as many events as it is true
-/// of, by either way.
+/// RUN print of a trace with each filter, as text and counted. EXPECT the number of events for
+/// which it is true, both times.
 #[test]
 fn filters_take_the_events_that_they_are_true_of() {
-    let world = World::new("print-filter");
-    let program = world.compile("sales", PROGRAM, true, &[]);
-    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
+    let fixture = Fixture::new("print-filter");
+    let program = fixture.compile("sales", PROGRAM, true, &[]);
+    let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;
     for (filter, events) in CASES {
-        let output = print(&world, &trace, &["--filter", filter]);
-        assert!(output.status.success(), "{filter}: {}", said(&output));
+        let output = print(&fixture, &trace, &["--filter", filter]);
+        assert!(output.status.success(), "{filter}: {}", messages_of(&output));
         let lines = String::from_utf8_lossy(&output.stdout).lines().count();
-        assert_eq!(lines, events, "{filter}: {}", said(&output));
-        let counted = print(&world, &trace, &["--filter", filter, "--count"]);
+        assert_eq!(lines, events, "{filter}: {}", messages_of(&output));
+        let counted = print(&fixture, &trace, &["--filter", filter, "--count"]);
         assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{events}\n"), "{filter}");
     }
     // All of several must be true.
-    let both = print(&world, &trace, &["--filter", "number > 2", "--filter", "number < 4"]);
+    let both = print(&fixture, &trace, &["--filter", "number > 2", "--filter", "number < 4"]);
     assert_eq!(String::from_utf8_lossy(&both.stdout).lines().count(), 2);
     // What is remembered is so in the order of time, over all streams.
     for (filter, numbers) in [
@@ -94,36 +94,37 @@ fn filters_take_the_events_that_they_are_true_of() {
         for jobs in ["1", "2"] {
             let options =
                 ["--filter", filter, "--on", "shop:sale", "--format", "json", "--jobs", jobs];
-            let output = print(&world, &trace, &options);
+            let output = print(&fixture, &trace, &options);
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let found: Vec<u64> = text
                 .lines()
                 .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
                 .map(|event| event["fields"]["number"].as_u64().expect("a number"))
                 .collect();
-            assert_eq!(found, numbers, "{filter}: {}", said(&output));
+            assert_eq!(found, numbers, "{filter}: {}", messages_of(&output));
         }
-        let counted = print(&world, &trace, &["--filter", filter, "--on", "shop:sale", "--count"]);
+        let counted =
+            print(&fixture, &trace, &["--filter", filter, "--on", "shop:sale", "--count"]);
         let lines = numbers.len();
         assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{lines}\n"), "{filter}");
     }
-    // The same events each time, whoever decodes them.
+    // The same events each time, whatever the number of decoding threads.
     let sampled = |jobs: &str| {
         let options = ["--filter", "sample(1/3)", "--jobs", jobs, "--no-delta"];
-        print(&world, &trace, &options).stdout
+        print(&fixture, &trace, &options).stdout
     };
     assert_eq!(sampled("1"), sampled("2"));
     let lines = String::from_utf8_lossy(&sampled("1")).lines().count();
     assert!((1..25).contains(&lines), "{lines} of 25");
 }
 
-/// RUN filters that make no sense. EXPECT nothing but what is wrong, where, and what was perhaps
-/// meant; a hint where it may be meant.
+/// RUN invalid filters. EXPECT only the fault, its position, and a suggestion; a hint where an
+/// event to come may fit.
 #[test]
-fn what_is_wrong_with_a_filter_is_said() {
-    let world = World::new("print-filter-wrong");
-    let program = world.compile("sales", PROGRAM, true, &[]);
-    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
+fn faults_of_a_filter_are_reported() {
+    let fixture = Fixture::new("print-filter-wrong");
+    let program = fixture.compile("sales", PROGRAM, true, &[]);
+    let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;
     for (filter, message) in [
         ("shop:sale: itm == \"a\"", "unknown field 'itm' of shop:sale; did you mean 'item'?"),
         ("itm == \"a\"", "unknown field 'itm' of shop:sale; did you mean 'item'?"),
@@ -131,24 +132,28 @@ fn what_is_wrong_with_a_filter_is_said() {
         ("item > 3", "a string is not compared with an integer"),
         ("number >", "number >\n        ^\n"),
     ] {
-        let output = print(&world, &trace, &["--filter", filter]);
+        let output = print(&fixture, &trace, &["--filter", filter]);
         assert!(!output.status.success() && output.stdout.is_empty(), "{filter}");
-        assert!(said(&output).contains(message), "{filter}: {}", said(&output));
+        assert!(messages_of(&output).contains(message), "{filter}: {}", messages_of(&output));
     }
-    let output = print(&world, &trace, &["--filter", "number & 1 == 1"]);
+    let output = print(&fixture, &trace, &["--filter", "number & 1 == 1"]);
     let hint = "'==' binds more strongly than '&'";
-    assert!(output.status.success() && said(&output).contains(hint), "{}", said(&output));
-    let output = print(&world, &trace, &["--filter", "number > 3", "--stats"]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(
+        output.status.success() && messages_of(&output).contains(hint),
+        "{}",
+        messages_of(&output)
+    );
+    let output = print(&fixture, &trace, &["--filter", "number > 3", "--stats"]);
+    assert_eq!(output.status.code(), Some(2), "{}", messages_of(&output));
 }
 
-/// RUN filters whose patterns match no event of the trace, alone and beside one that does. EXPECT
-/// nothing but that, with what was perhaps meant; of a trace without events nothing is said.
+/// RUN filters whose patterns match no event of the trace, alone and with one that does. EXPECT
+/// only that message, with a suggestion; no message for a trace without events.
 #[test]
 fn a_filter_about_nothing_is_refused() {
-    let world = World::new("print-filter-nothing");
-    let program = world.compile("sales", PROGRAM, true, &[]);
-    let trace = world.record(&["--on", "shop:*"], &[&program]).trace;
+    let fixture = Fixture::new("print-filter-nothing");
+    let program = fixture.compile("sales", PROGRAM, true, &[]);
+    let trace = fixture.record(&["--on", "shop:*"], &[&program]).trace;
     for (filter, message) in [
         ("bakery:*: number > 3", "--filter: no kind of event matches 'bakery:*'\nhint: "),
         ("shp:*: number > 3", "matches 'shp:*'; did you mean 'shop:*'?\n"),
@@ -158,10 +163,10 @@ fn a_filter_about_nothing_is_refused() {
     ] {
         let beside = ["--filter", "shop:sale: change > 0", "--filter", filter];
         for options in [&beside[2..], &beside] {
-            let output = print(&world, &trace, options);
-            assert_eq!(output.status.code(), Some(2), "{filter}: {}", said(&output));
+            let output = print(&fixture, &trace, options);
+            assert_eq!(output.status.code(), Some(2), "{filter}: {}", messages_of(&output));
             assert!(output.stdout.is_empty(), "{filter}");
-            assert!(said(&output).contains(message), "{filter}: {}", said(&output));
+            assert!(messages_of(&output).contains(message), "{filter}: {}", messages_of(&output));
         }
     }
     for (filter, events) in [
@@ -169,30 +174,37 @@ fn a_filter_about_nothing_is_refused() {
         ("bakery:*,shop:close: number < 2", 20 + 2),
         ("shop:*,!shop:sale: number < 2", 20 + 2),
     ] {
-        let output = print(&world, &trace, &["--filter", filter, "--count"]);
+        let output = print(&fixture, &trace, &["--filter", filter, "--count"]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{events}\n"), "{filter}");
     }
-    let nothing = world.record(&["--on", "bakery:*"], &[&program]).trace;
-    let output = print(&world, &nothing, &["--filter", "bakery:*: number > 3"]);
-    assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
+    let nothing = fixture.record(&["--on", "bakery:*"], &[&program]).trace;
+    let output = print(&fixture, &nothing, &["--filter", "bakery:*: number > 3"]);
+    assert!(output.status.success() && messages_of(&output).is_empty(), "{}", messages_of(&output));
 }
 
-/// RUN trackway filter explain, of an event that is known and of one in a trace. EXPECT the tree,
-/// what the frame has, bytecode, and machine code where it is made.
+/// RUN trackway filter explain, of a known event and of one in a trace. EXPECT the tree, the
+/// frame's fields, bytecode, and machine code where it is supported.
 #[test]
 fn filters_are_explained() {
-    let world = World::new("filter-explain");
-    let program = world.compile("sales", PROGRAM, true, &[]);
+    let fixture = Fixture::new("filter-explain");
+    let program = fixture.compile("sales", PROGRAM, true, &[]);
     let explain = |options: &[&str]| {
         let filter = "number > 500 && item == \"ap*\"";
-        let output =
-            world.trackway(&["filter", "explain", filter]).args(options).output().expect("it runs");
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), said(&output))
+        let output = fixture
+            .trackway(&["filter", "explain", filter])
+            .args(options)
+            .output()
+            .expect("it runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            messages_of(&output),
+        )
     };
     let (code, text, message) = explain(&[]);
     assert_eq!((code, text.as_str()), (Some(2), ""));
     assert!(message.contains("no kind of event is known here yet"), "{message}");
-    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
+    let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;
     let trace = trace.to_str().expect("a path");
     for options in [&["--event", "shop:sale"][..], &["--trace", trace]] {
         let (code, text, message) = explain(options);
@@ -210,23 +222,23 @@ fn filters_are_explained() {
             assert!(text.contains("endbr64") && text.contains("cmp rsi,1F4h"), "{text}");
         }
     }
-    // And what else must be as it is in the events that the code is for.
+    // And the other conditions on events for which the code is valid.
     let filter = "shop:sale: state == \"busy\" && any(parts > 20)";
-    let output = world.trackway(&["filter", "explain", filter]).output().expect("it runs");
+    let output = fixture.trackway(&["filter", "explain", filter]).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in [
         "  state, of less than 64 bits and the labels of shop:sale\n",
         "  parts, of elements u16\n",
     ] {
-        assert!(text.contains(part), "{part}: {text}{}", said(&output));
+        assert!(text.contains(part), "{part}: {text}{}", messages_of(&output));
     }
     let (code, text, message) = explain(&["--event", "shop:closing"]);
     assert_eq!((code, text.as_str()), (Some(2), ""));
     assert!(message.contains("no kind of event has such a name"), "{message}");
 }
 
-/// Filters in C on `shop:sale`, how many of the 20 events they take, and how many of all 25: those
-/// of the other kind count that have what is read.
+/// Filters in C on `shop:sale`, with the number of the 20 events that they pass, and of all 25:
+/// events of the other kind count if they have the fields.
 const FILTERS_IN_C: [(&str, usize, usize); 6] = [
     ("return sale->number < 3;", 3, 6),
     ("return sale->state == SHOP_SALE_STATE_BUSY && sale->change < 0;", 1, 1),
@@ -237,25 +249,25 @@ const FILTERS_IN_C: [(&str, usize, usize); 6] = [
 ];
 
 /// RUN a header of a trace's events, filters that include it through clang, and a print with each.
-/// EXPECT as many events as each is true of; what cannot be meant is said.
+/// EXPECT as many events as each filter is true of; a refusal of invalid ones.
 // Longer than 70 lines: a table.
 #[test]
 fn filters_in_c_take_the_events_that_they_are_true_of() {
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    let world = World::new("print-filter-object");
-    let program = world.compile("sales", PROGRAM, true, &[]);
-    let trace = world.record(&["--on", "shop:*"], &[program]).trace;
-    let mut header = world.trackway(&["filter", "header", "shop:*", "--trace"]);
+    let fixture = Fixture::new("print-filter-object");
+    let program = fixture.compile("sales", PROGRAM, true, &[]);
+    let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;
+    let mut header = fixture.trackway(&["filter", "header", "shop:*", "--trace"]);
     let header = header.arg(&trace).output().expect("trackway runs");
-    assert!(header.status.success(), "{}", said(&header));
+    assert!(header.status.success(), "{}", messages_of(&header));
     let text = String::from_utf8_lossy(&header.stdout).into_owned();
     // A trace has it, and a program has not.
     assert!(!text.contains("_parts_length") && text.contains("trackway_sequence parts;"), "{text}");
-    fs::write(world.path("shop.h"), header.stdout).expect("a file");
-    // What programs have registered has the contexts that all of them have.
-    let live = world.trackway(&["filter", "header", "shop:close"]).output().expect("it runs");
+    fs::write(fixture.path("shop.h"), header.stdout).expect("a file");
+    // An event of registered programs has the contexts that all of them have.
+    let live = fixture.trackway(&["filter", "header", "shop:close"]).output().expect("it runs");
     let live = String::from_utf8_lossy(&live.stdout).into_owned();
     assert!(live.contains("struct shop_close {\n    trackway_unsigned number;\n"), "{live}");
     assert!(live.contains("\"string $ctx.procname\\n\"\n"), "{live}");
@@ -266,51 +278,69 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
              {{ (void)frame; return part > 20; }}\n\
              TRACKWAY_FILTER(shop_sale, sale) {{ {body} }}\n"
         );
-        fs::write(world.path("filter.c"), source).expect("a file");
-        let mut clang = world.command("clang");
+        fs::write(fixture.path("filter.c"), source).expect("a file");
+        let mut clang = fixture.command("clang");
         clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", "-Wall", "-Werror", "-I"]);
         let output = clang.arg(source_dir().join("include")).args(["-c", "filter.c"]).output();
         let output = output.expect("clang runs");
-        assert!(output.status.success(), "{body}: {}", said(&output));
-        let object = world.path("filter.o");
+        assert!(output.status.success(), "{body}: {}", messages_of(&output));
+        let object = fixture.path("filter.o");
         let object = object.to_str().expect("a path that is text");
         for (name, events) in
             [(object.to_owned(), all), (format!("shop:sale: {object}"), sales + 5)]
         {
-            let output = print(&world, &trace, &["--filter-object", &name, "--count"]);
+            let output = print(&fixture, &trace, &["--filter-object", &name, "--count"]);
             let counted = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert_eq!(counted, format!("{events}\n"), "{body}: {}", said(&output));
+            assert_eq!(counted, format!("{events}\n"), "{body}: {}", messages_of(&output));
         }
-        let explained = world.trackway(&["filter", "explain", "--object", object]).output();
+        let explained = fixture.trackway(&["filter", "explain", "--object", object]).output();
         let explained = explained.expect("trackway runs");
         let text = String::from_utf8_lossy(&explained.stdout).into_owned();
         for part in ["Filter shop_sale\n", "\nFrame\n", "\nBytecode\n   0  ", "Verified: "] {
-            assert!(text.contains(part), "{part:?}: {text}{}", said(&explained));
+            assert!(text.contains(part), "{part:?}: {text}{}", messages_of(&explained));
         }
-        let mut compile = world.trackway(&["filter", "compile", object, "-o"]);
+        let mut compile = fixture.trackway(&["filter", "compile", object, "-o"]);
         let output = compile.arg(format!("{object}.twf")).output().expect("trackway runs");
-        assert!(output.status.success(), "{}", said(&output));
-        let made = print(&world, &trace, &["--count", "--filter-object", &format!("{object}.twf")]);
-        assert_eq!(String::from_utf8_lossy(&made.stdout), format!("{all}\n"), "{}", said(&made));
+        assert!(output.status.success(), "{}", messages_of(&output));
+        let made =
+            print(&fixture, &trace, &["--count", "--filter-object", &format!("{object}.twf")]);
+        assert_eq!(
+            String::from_utf8_lossy(&made.stdout),
+            format!("{all}\n"),
+            "{}",
+            messages_of(&made)
+        );
     }
-    // Needs that no event has, a file that is none, an event that is not known.
-    let object = world.path("filter.o");
+    // Fields that no event has, an invalid file, an unknown event.
+    let object = fixture.path("filter.o");
     let elsewhere = format!("shop:close: {}", object.display());
-    let output = print(&world, &trace, &["--filter-object", &elsewhere, "--count"]);
-    assert!(output.status.success(), "it reads nothing but its own memory: {}", said(&output));
+    let output = print(&fixture, &trace, &["--filter-object", &elsewhere, "--count"]);
+    assert!(
+        output.status.success(),
+        "it reads nothing but its own memory: {}",
+        messages_of(&output)
+    );
     let source = "#include \"shop.h\"\nTRACKWAY_FILTER(shop_sale, s) { return s->change > 1; }\n";
-    fs::write(world.path("filter.c"), source).expect("a file");
-    let mut clang = world.command("clang");
+    fs::write(fixture.path("filter.c"), source).expect("a file");
+    let mut clang = fixture.command("clang");
     clang.args(["-O2", "-target", "bpf", "-I"]).arg(source_dir().join("include"));
     assert!(clang.args(["-c", "filter.c"]).status().expect("clang runs").success());
-    let output = print(&world, &trace, &["--filter-object", &elsewhere]);
+    let output = print(&fixture, &trace, &["--filter-object", &elsewhere]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("--filter-object: no kind of event has all that"));
-    let output = print(&world, &trace, &["--filter-object", "filter.c"]);
+    assert!(messages_of(&output).contains("--filter-object: no kind of event has all that"));
+    let output = print(&fixture, &trace, &["--filter-object", "filter.c"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("filter.c: it is no object file for BPF"), "{}", said(&output));
-    let mut header = world.trackway(&["filter", "header", "shop:nothing", "--trace"]);
+    assert!(
+        messages_of(&output).contains("filter.c: it is no object file for BPF"),
+        "{}",
+        messages_of(&output)
+    );
+    let mut header = fixture.trackway(&["filter", "header", "shop:nothing", "--trace"]);
     let output = header.arg(&trace).output().expect("trackway runs");
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("shop:nothing: no kind of event"), "{}", said(&output));
+    assert!(
+        messages_of(&output).contains("shop:nothing: no kind of event"),
+        "{}",
+        messages_of(&output)
+    );
 }

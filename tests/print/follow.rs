@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use trackway_tests::steps::wait_for;
-use trackway_tests::{World, build_dir, text};
+use trackway_tests::{Fixture, build_dir, text};
 
 const TICKER: &str = r#"
 #include <pthread.h>
@@ -40,10 +40,10 @@ int main(void)
 
 #[test]
 fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
-    let world = World::new("follow");
-    let program = world.compile("ticker", TICKER, true, &[]);
-    let trace = world.path("trace");
-    let mut recorder = world.trackway(&["record", "-o"]);
+    let fixture = Fixture::new("follow");
+    let program = fixture.compile("ticker", TICKER, true, &[]);
+    let trace = fixture.path("trace");
+    let mut recorder = fixture.trackway(&["record", "-o"]);
     let recorder = recorder
         .arg(&trace)
         .arg("--")
@@ -53,10 +53,10 @@ fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
         .stderr(Stdio::null())
         .spawn();
     let mut recorder = recorder.expect("trackway runs");
-    // Its folder comes first, its metadata a moment later.
+    // The folder appears first, its metadata a moment later.
     wait_for("the trace's folder", || trace.is_dir());
-    let shown = world.path("shown");
-    let follower = world
+    let shown = fixture.path("shown");
+    let follower = fixture
         .trackway(&["print", "--follow"])
         .arg(&trace)
         .stdout(File::create(&shown).expect("a file"))
@@ -73,8 +73,8 @@ fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{messages}");
     assert_eq!(messages, "");
-    let whole = world.print(&trace);
-    // On a machine that lets the recorder wait, some may have come too late for their place.
+    let whole = fixture.print(&trace);
+    // On a machine that delays the recorder, some events may have arrived too late for their order.
     let lines = |text: &str| {
         let mut lines: Vec<String> = text
             .lines()
@@ -89,27 +89,28 @@ fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
 
 #[test]
 fn an_ended_trace_is_shown_and_what_is_no_folder_refused() {
-    let world = World::new("follow-ended");
-    let program = world.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
-    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    let fixture = Fixture::new("follow-ended");
+    let program = fixture.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let follow = |path| world.trackway(&["print", "--follow"]).arg(path).output().expect("it runs");
+    let follow =
+        |path| fixture.trackway(&["print", "--follow"]).arg(path).output().expect("it runs");
     let output = follow(recording.trace.clone());
     assert!(output.status.success());
-    assert_eq!(String::from_utf8_lossy(&output.stdout), world.print(&recording.trace));
-    assert_eq!(follow(world.path("nothing")).status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), fixture.print(&recording.trace));
+    assert_eq!(follow(fixture.path("nothing")).status.code(), Some(2));
 }
 
-/// RUN a follower with filters on what no event of the trace is or has so far. EXPECT that to be
-/// said, and the others shown; what was perhaps meant otherwise is refused.
+/// RUN a follower with filters on events that the trace lacks so far. EXPECT a notice, and the
+/// other events; a filter with a likely typing error is refused.
 #[test]
-fn what_may_come_is_no_reason_to_refuse_a_filter() {
-    let world = World::new("follow-filters");
-    let program = world.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
-    let recording = world.record(&["--on", "myapp:tick"], &[program.to_str().unwrap()]);
+fn filters_on_events_to_come_are_accepted() {
+    let fixture = Fixture::new("follow-filters");
+    let program = fixture.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
+    let recording = fixture.record(&["--on", "myapp:tick"], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     let follow = |filter: &str| {
-        let mut print = world.trackway(&["print", "--follow", "--filter", filter]);
+        let mut print = fixture.trackway(&["print", "--follow", "--filter", filter]);
         let output = print.arg(&recording.trace).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), ticks(&output.stdout), said)
@@ -139,23 +140,23 @@ int main(void) {
 }
 "#;
 
-/// A program that ticks when it is told to, being recorded. Both end with this.
+/// A recorded program that ticks on request. Dropping it ends both.
 struct Recorded<'w> {
-    world: &'w World,
+    fixture: &'w Fixture,
     trace: PathBuf,
     recorder: Child,
     input: Option<ChildStdin>,
 }
 
 impl<'w> Recorded<'w> {
-    fn start(world: &'w World) -> Self {
-        let program = world.compile("answerer", ANSWERER, true, &[]);
-        let trace = world.path("trace");
-        let mut recorder = world.trackway(&["record", "-q", "-o"]);
+    fn start(fixture: &'w Fixture) -> Self {
+        let program = fixture.compile("answerer", ANSWERER, true, &[]);
+        let trace = fixture.path("trace");
+        let mut recorder = fixture.trackway(&["record", "-q", "-o"]);
         recorder.arg(&trace).arg("--").arg(&program);
         let mut recorder = recorder.stdin(Stdio::piped()).spawn().expect("trackway runs");
         let input = recorder.stdin.take();
-        let recorded = Self { world, trace, recorder, input };
+        let recorded = Self { fixture, trace, recorder, input };
         wait_for("the trace", || recorded.print(&[]).status.success());
         recorded
     }
@@ -168,12 +169,12 @@ impl<'w> Recorded<'w> {
     }
 
     fn print(&self, options: &[&str]) -> Output {
-        let mut print = self.world.trackway(&["print"]);
+        let mut print = self.fixture.trackway(&["print"]);
         print.args(options).arg(&self.trace).output().expect("trackway runs")
     }
 
     fn follow(&self, options: &[&str]) -> Follower {
-        Follower::start(self.world, options, &self.trace)
+        Follower::start(self.fixture, options, &self.trace)
     }
 
     /// Lets the program, and with it the recorder, end.
@@ -198,7 +199,7 @@ impl Drop for Recorded<'_> {
     }
 }
 
-/// `trackway print --follow`, killed at the latest when it goes.
+/// `trackway print --follow`; dropping it kills the process.
 struct Follower {
     child: Option<Child>,
     out: PathBuf,
@@ -206,14 +207,14 @@ struct Follower {
 }
 
 impl Follower {
-    fn start(world: &World, options: &[&str], trace: &Path) -> Self {
-        let mut command = world.trackway(&["print", "--follow"]);
+    fn start(fixture: &Fixture, options: &[&str], trace: &Path) -> Self {
+        let mut command = fixture.trackway(&["print", "--follow"]);
         command.args(options).arg(trace);
-        Self::run(world, command)
+        Self::run(fixture, command)
     }
 
-    fn run(world: &World, mut command: Command) -> Self {
-        let (out, messages) = (world.path("shown"), world.path("said"));
+    fn run(fixture: &Fixture, mut command: Command) -> Self {
+        let (out, messages) = (fixture.path("shown"), fixture.path("said"));
         let file = |path: &Path| File::create(path).expect("a file");
         let child = command.stdout(file(&out)).stderr(file(&messages)).spawn();
         Self { child: Some(child.expect("trackway runs")), out, messages }
@@ -223,11 +224,11 @@ impl Follower {
         ticks(&fs::read(&self.out).expect("text"))
     }
 
-    fn said(&self) -> String {
+    fn read_messages(&self) -> String {
         fs::read_to_string(&self.messages).expect("text")
     }
 
-    /// Waits for its end: the exit status, how many ticks it showed, and what it said.
+    /// Waits for its end; returns the exit status, the number of shown ticks, and the messages.
     fn finish(mut self) -> (Option<i32>, usize, String) {
         let mut child = self.child.take().expect("it was not waited for");
         let mut status = None;
@@ -235,7 +236,7 @@ impl Follower {
             status = child.try_wait().expect("its state");
             status.is_some()
         });
-        (status.and_then(|status| status.code()), self.shown(), self.said())
+        (status.and_then(|status| status.code()), self.shown(), self.read_messages())
     }
 }
 
@@ -254,8 +255,8 @@ fn ticks(text: &[u8]) -> usize {
 
 #[test]
 fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recovered() {
-    let world = World::new("follow-killed");
-    let mut recorded = Recorded::start(&world);
+    let fixture = Fixture::new("follow-killed");
+    let mut recorded = Recorded::start(&fixture);
     recorded.tick();
     for options in [&[][..], &["--stats"], &["--details"]] {
         let live = recorded.print(options);
@@ -274,7 +275,7 @@ fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recove
     );
 
     let print = |options: &[&str]| {
-        let output = world.trackway(&["print"]).args(options).arg(&trace).output();
+        let output = fixture.trackway(&["print"]).args(options).arg(&trace).output();
         output.expect("trackway runs")
     };
     for options in [&[][..], &["--stats"], &["--details"], &["--count"]] {
@@ -282,35 +283,35 @@ fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recove
         assert!(output.status.success(), "{options:?}: it is not damaged");
         assert!(text(&output.stderr).contains(&hint), "{}", text(&output.stderr));
     }
-    if let Some(theirs) = world.babeltrace(&trace) {
+    if let Some(theirs) = fixture.babeltrace(&trace) {
         assert_eq!(text(&print(&[]).stdout), text(&theirs.stdout));
     }
     let (_, words) = hint.split_once("trackway ").expect("a command");
     let words: Vec<&str> = words.split(' ').take(2).collect();
-    let recovered = world.trackway(&words).output().expect("trackway runs");
+    let recovered = fixture.trackway(&words).output().expect("trackway runs");
     assert!(text(&recovered.stderr).contains("recovered "), "{}", text(&recovered.stderr));
     assert_eq!(text(&print(&[]).stderr), "");
-    let (status, shown, said) = Follower::start(&world, &[], &trace).finish();
+    let (status, shown, said) = Follower::start(&fixture, &[], &trace).finish();
     assert_eq!((status, shown, said.as_str()), (Some(0), 1, ""));
 }
 
 #[test]
 fn a_trace_whose_memory_is_gone_is_said_to_be_incomplete_until_that_is_settled() {
-    let world = World::new("follow-gone");
-    let mut recorded = Recorded::start(&world);
+    let fixture = Fixture::new("follow-gone");
+    let mut recorded = Recorded::start(&fixture);
     recorded.tick();
     let trace = recorded.kill();
     // As if the machine had been restarted.
-    for file in fs::read_dir(world.window_dir()).expect("a folder").flatten() {
+    for file in fs::read_dir(fixture.window_dir()).expect("a folder").flatten() {
         fs::remove_file(file.path()).expect("a window");
     }
     let said = || {
-        let output = world.trackway(&["print"]).arg(&trace).output().expect("trackway runs");
+        let output = fixture.trackway(&["print"]).arg(&trace).output().expect("trackway runs");
         assert!(output.status.success());
         text(&output.stderr)
     };
     assert!(said().contains("is not complete"));
-    let recovered = world.trackway(&["recover"]).arg(&trace).output().expect("trackway runs");
+    let recovered = fixture.trackway(&["recover"]).arg(&trace).output().expect("trackway runs");
     assert!(recovered.status.success());
     let recovered = text(&recovered.stderr);
     assert!(recovered.contains("what is written is all there is"), "{recovered}");
@@ -319,29 +320,29 @@ fn a_trace_whose_memory_is_gone_is_said_to_be_incomplete_until_that_is_settled()
 
 #[test]
 fn traces_made_of_a_recorded_one_are_not_taken_for_incomplete() {
-    let world = World::new("follow-trimmed");
-    let mut recorded = Recorded::start(&world);
+    let fixture = Fixture::new("follow-trimmed");
+    let mut recorded = Recorded::start(&fixture);
     recorded.tick();
     let trace = recorded.trace.clone();
     recorded.finish();
-    let trimmed = world.path("trimmed");
-    let output = world.trackway(&["trim", "-o"]).arg(&trimmed).arg(&trace).output();
+    let trimmed = fixture.path("trimmed");
+    let output = fixture.trackway(&["trim", "-o"]).arg(&trimmed).arg(&trace).output();
     assert!(output.expect("trackway runs").status.success());
-    let (status, shown, said) = Follower::start(&world, &[], &trimmed).finish();
+    let (status, shown, said) = Follower::start(&fixture, &[], &trimmed).finish();
     assert_eq!((status, shown, said.as_str()), (Some(0), 1, ""));
 }
 
 #[test]
 fn times_of_the_day_are_those_of_the_first_event_whenever_it_comes() {
-    let world = World::new("follow-begin");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("follow-begin");
+    let trace = fixture.path("trace");
     fs::create_dir(&trace).expect("a folder");
-    let wrong = Follower::start(&world, &["--begin", "25:00"], &trace).finish();
+    let wrong = Follower::start(&fixture, &["--begin", "25:00"], &trace).finish();
     assert_eq!((wrong.0, wrong.1), (Some(2), 0));
     assert!(wrong.2.contains("'25:00' is not a time"), "{}", wrong.2);
 
-    let follower = Follower::start(&world, &["--begin", "00:00"], &trace);
-    let mut recorded = Recorded::start(&world);
+    let follower = Follower::start(&fixture, &["--begin", "00:00"], &trace);
+    let mut recorded = Recorded::start(&fixture);
     recorded.tick();
     wait_for("the tick", || follower.shown() == 1);
     recorded.finish();
@@ -350,8 +351,8 @@ fn times_of_the_day_are_those_of_the_first_event_whenever_it_comes() {
 
 #[test]
 fn following_ends_with_the_range_whether_or_not_anything_happens() {
-    let world = World::new("follow-end");
-    let mut recorded = Recorded::start(&world);
+    let fixture = Fixture::new("follow-end");
+    let mut recorded = Recorded::start(&fixture);
     let soon = || {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
         (now + Duration::from_secs(1)).as_secs().to_string()
@@ -365,36 +366,37 @@ fn following_ends_with_the_range_whether_or_not_anything_happens() {
     assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
     recorded.tick();
     assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
-    // All of it is later than the day's beginning: there is nothing to wait for.
+    // All events are later than the day's beginning: there is nothing to wait for.
     assert_eq!(recorded.follow(&["--end", "00:00"]).finish(), ended(0));
     recorded.finish();
 }
 
 #[test]
 fn a_range_whose_events_may_be_in_memory_still_is_said_to_be_incomplete() {
-    let world = World::new("follow-end-killed");
-    let mut recorded = Recorded::start(&world);
+    let fixture = Fixture::new("follow-end-killed");
+    let mut recorded = Recorded::start(&fixture);
     recorded.tick();
-    // So soon after what is there that it is reached before the traces are known to have ended.
+    // So soon after the present events that the follower reaches it before it can know that the
+    // traces have ended.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
     let end = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
     let trace = recorded.kill();
-    let follow = || Follower::start(&world, &["--begin", "0", "--end", &end], &trace).finish();
+    let follow = || Follower::start(&fixture, &["--begin", "0", "--end", &end], &trace).finish();
     let (status, shown, said) = follow();
     assert_eq!((status, shown), (Some(1), 1), "{said}");
     assert!(said.contains(" is not complete: its recorder was killed or interrupted\n"), "{said}");
-    assert!(world.trackway(&["recover"]).output().expect("trackway runs").status.success());
+    assert!(fixture.trackway(&["recover"]).output().expect("trackway runs").status.success());
     assert_eq!(follow(), (Some(0), 1, String::new()));
 }
 
 #[test]
 fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
-    let world = World::new("follow-moved");
-    let mut recorded = Recorded::start(&world);
+    let fixture = Fixture::new("follow-moved");
+    let mut recorded = Recorded::start(&fixture);
     recorded.tick();
     let follower = recorded.follow(&[]);
     wait_for("the tick", || follower.shown() == 1);
-    let moved = world.path("moved");
+    let moved = fixture.path("moved");
     fs::rename(&recorded.trace, &moved).expect("a folder");
     recorded.trace = moved.clone();
     recorded.tick();
@@ -403,11 +405,11 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     assert_eq!((status, shown), (Some(0), 2), "{said}");
     assert!(said.contains(" was moved, and is followed in ") && said.lines().count() == 1);
 
-    // Of other tracers it is not known when they end.
-    let trace = world.path("other");
+    // The end of other tracers' traces is unknown.
+    let trace = fixture.path("other");
     fs::create_dir(&trace).expect("a folder");
     fs::write(trace.join("metadata"), METADATA).expect("metadata");
-    let follower = Follower::start(&world, &[], &trace);
+    let follower = Follower::start(&fixture, &[], &trace);
     let mut stream = File::create(trace.join("stream")).expect("a file");
     for n in 0..3_u32 {
         stream.write_all(&n.to_le_bytes()).expect("an event");
@@ -422,10 +424,10 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
 
 #[test]
 fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
-    let world = World::new("follow-pipe");
-    let mut recorded = Recorded::start(&world);
+    let fixture = Fixture::new("follow-pipe");
+    let mut recorded = Recorded::start(&fixture);
     recorded.tick();
-    let mut command = world.trackway(&["print", "--follow"]);
+    let mut command = fixture.trackway(&["print", "--follow"]);
     command.arg(&recorded.trace).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut follower = command.spawn().expect("trackway runs");
     let mut line = String::new();
@@ -438,7 +440,7 @@ fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
         status = follower.try_wait().expect("its state");
         status.is_some()
     });
-    // As of other programs in a pipe, it is no error.
+    // As with other programs in a pipe, this is no error.
     assert!(status.is_some_and(|status| status.success()));
     let mut said = String::new();
     follower.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
@@ -448,8 +450,8 @@ fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
 
 #[test]
 fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
-    let world = World::new("follow-idle");
-    let mut recorded = Recorded::start(&world);
+    let fixture = Fixture::new("follow-idle");
+    let mut recorded = Recorded::start(&fixture);
     recorded.tick();
     let follower = recorded.follow(&[]);
     wait_for("the tick", || follower.shown() == 1);
@@ -466,8 +468,8 @@ fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
         let before = looks();
         wait_for("looks", || looks() >= before + looks_to_pass);
     };
-    // What has come is looked at for a second or two. Then only how far the recorder is, in the
-    // few bytes of `trackway/live`.
+    // The follower checks the files for a second or two. Then it reads only the recorder's
+    // position, in the few bytes of `trackway/live`.
     const LOOKS: u64 = 10;
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
@@ -487,12 +489,12 @@ fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
 
 /// However many packets wait to be written.
 #[test]
-fn what_is_kept_of_a_file_does_not_grow_with_its_packets() {
+fn memory_for_a_file_does_not_grow_with_its_packets() {
     const PACKETS: usize = 1 << 20;
-    /// Less than the place of each of them would take.
+    /// Less than the positions of all packets would take.
     const MEMORY_BYTES: usize = 32 * PACKETS;
-    let world = World::new("follow-packets");
-    let trace = world.path("trace");
+    let fixture = Fixture::new("follow-packets");
+    let trace = fixture.path("trace");
     fs::create_dir(&trace).expect("a folder");
     let context = "packet.context := struct { integer { size = 8; align = 8; } packet_size; };";
     let metadata = METADATA.replace("id = 0; };\nevent", &format!("id = 0; {context} }};\nevent"));
@@ -501,17 +503,19 @@ fn what_is_kept_of_a_file_does_not_grow_with_its_packets() {
     let mut packets = vec![8; PACKETS];
     packets.extend([40, 1, 0, 0, 0]);
     fs::write(trace.join("stream"), packets).expect("a stream");
-    let mut command = world.command("prlimit");
+    let mut command = fixture.command("prlimit");
     command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
     command.args(["print", "--follow", "--jobs", "1"]).arg(&trace);
-    let follower = Follower::run(&world, command);
-    wait_for("the event, or the end", || follower.shown() == 1 || !follower.said().is_empty());
+    let follower = Follower::run(&fixture, command);
+    wait_for("the event, or the end", || {
+        follower.shown() == 1 || !follower.read_messages().is_empty()
+    });
     fs::remove_dir_all(&trace).expect("a folder");
     let (status, shown, said) = follower.finish();
     assert_eq!((status, shown), (Some(2), 1), "{said}");
 }
 
-/// A trace of one kind of event, and of packets of which nothing is known.
+/// A trace of one kind of event, and of packets without sizes or times.
 const METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; };
 stream { id = 0; };

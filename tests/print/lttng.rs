@@ -1,30 +1,30 @@
-//! Traces recorded here by lttng-tools, whose daemon is this test's own: it lives in the test's
-//! folder as an ordinary user's (nobody's, if the test runs as root, whose daemon there can be
-//! only one of), and dies with the test.
+//! Traces that lttng-tools records here, with a daemon of this test. The daemon runs as an ordinary
+//! user with a home in the test's folder, and dies with the test. If the test runs as root, the
+//! daemon runs as the user `nobody`, because root can have only one daemon.
 
 use std::path::{Path, PathBuf};
 
 use trackway_tests::lttng::{Daemon, PROGRAMS};
-use trackway_tests::{World, has, skipped};
+use trackway_tests::{Fixture, has, skipped};
 
 use crate::support::{assert_agreement, has_babeltrace, losses, print, script, talk, traces_below};
 
 /// A daemon, and an application that emits events of all kinds.
-struct Recorder<'world> {
-    daemon: Daemon<'world>,
+struct Recorder<'fixture> {
+    daemon: Daemon<'fixture>,
     application: PathBuf,
 }
 
-impl<'world> Recorder<'world> {
+impl<'fixture> Recorder<'fixture> {
     /// Starts the daemon; compiles the application.
-    fn start(world: &'world World) -> Self {
-        let application = world.path("application");
-        let mut cc = world.command("gcc");
+    fn start(fixture: &'fixture Fixture) -> Self {
+        let application = fixture.path("application");
+        let mut cc = fixture.command("gcc");
         cc.arg("-I").arg(script("")).arg("-o").arg(&application);
         cc.args([script("lttng_app.c"), script("lttng_events.c")]).args(["-llttng-ust", "-ldl"]);
         let output = cc.output().expect("gcc runs");
         assert!(output.status.success(), "{}", talk(&output));
-        Self { daemon: Daemon::start(world), application }
+        Self { daemon: Daemon::start(fixture), application }
     }
 
     fn lttng(&self, arguments: &[&str]) {
@@ -38,9 +38,9 @@ impl<'world> Recorder<'world> {
         assert!(output.status.success(), "{}", talk(&output));
     }
 
-    /// A session with one channel; everything in it is recorded to the folder returned.
+    /// Makes a session with one channel, which records all events to the returned folder.
     fn session(&self, name: &str, create: &[&str], channel: &[&str], contexts: &[&str]) -> PathBuf {
-        let output = self.daemon.world.path(name);
+        let output = self.daemon.fixture.path(name);
         let path = output.to_str().expect("text");
         self.lttng(&[&["create", name, "--output", path], create].concat());
         self.lttng(&[&["enable-channel", "-u", "c"], channel].concat());
@@ -58,32 +58,32 @@ impl<'world> Recorder<'world> {
     }
 }
 
-/// Both readers on all of a session, and on each of its traces alone.
-fn compare(world: &World, session: &Path) -> String {
+/// Compares both readers on all of a session, and on each of its traces.
+fn compare(fixture: &Fixture, session: &Path) -> String {
     let traces = traces_below(session);
     assert!(!traces.is_empty(), "nothing in {session:?}");
     for trace in &traces {
-        assert_agreement(world, &[trace]);
+        assert_agreement(fixture, &[trace]);
     }
-    let output = assert_agreement(world, &[session]);
+    let output = assert_agreement(fixture, &[session]);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Events of the application's own: LTTng adds what libraries it has loaded.
+/// Counts the application's own events: LTTng adds the libraries that it has loaded.
 fn emitted(text: &str) -> usize {
     text.lines().filter(|line| !line.contains(" lttng_ust_statedump:")).count()
 }
 
 #[test]
-fn what_lttng_records_reads_as_babeltrace2_reads_it() {
+fn traces_of_lttng_read_as_babeltrace2_reads_them() {
     if let Some(missing) = PROGRAMS.iter().find(|program| !has(program)) {
         return skipped(format!("{missing} is not installed"));
     }
     if !has_babeltrace() {
         return;
     }
-    let world = World::new("lttng");
-    let recorder = Recorder::start(&world);
+    let fixture = Fixture::new("lttng");
+    let recorder = Recorder::start(&fixture);
     per_user_with_contexts(&recorder);
     per_process_with_losses(&recorder);
     overwritten(&recorder);
@@ -96,7 +96,7 @@ fn per_user_with_contexts(recorder: &Recorder<'_>) {
     let session = recorder.session("user", &[], &["--buffers-uid"], &contexts);
     (0..2).for_each(|_| recorder.run(20));
     recorder.end();
-    let text = compare(recorder.daemon.world, &session);
+    let text = compare(recorder.daemon.fixture, &session);
     // 35 kinds of events: the last ids are beyond the compact header's 0 to 30.
     assert_eq!(emitted(&text), 2 * 20 * 35);
     for part in ["all:many29:", "\"some greens\", \"greens too\"", "procname = \"application\""] {
@@ -110,8 +110,8 @@ fn per_process_with_losses(recorder: &Recorder<'_>) {
     let session = recorder.session("process", &[], &channel, &["vtid"]);
     (0..2).for_each(|_| recorder.run(3000));
     recorder.end();
-    compare(recorder.daemon.world, &session);
-    let output = print(recorder.daemon.world, &[&session]);
+    compare(recorder.daemon.fixture, &session);
+    let output = print(recorder.daemon.fixture, &[&session]);
     assert!(!losses(&output).is_empty(), "buffers of 8 KB lost nothing: {}", talk(&output));
 }
 
@@ -120,7 +120,7 @@ fn overwritten(recorder: &Recorder<'_>) {
     let session = recorder.session("overwritten", &[], &channel, &[]);
     recorder.run(1000);
     recorder.end();
-    compare(recorder.daemon.world, &session);
+    compare(recorder.daemon.fixture, &session);
 }
 
 fn rotated(recorder: &Recorder<'_>) {
@@ -130,7 +130,7 @@ fn rotated(recorder: &Recorder<'_>) {
         recorder.lttng(&["rotate"]);
     }
     recorder.end();
-    let text = compare(recorder.daemon.world, &session);
+    let text = compare(recorder.daemon.fixture, &session);
     assert_eq!(emitted(&text), 3 * 10 * 35);
     assert!(traces_below(&session).len() >= 3, "archives");
 }
@@ -143,6 +143,6 @@ fn snapshots(recorder: &Recorder<'_>) {
     }
     recorder.end();
     for snapshot in traces_below(&session) {
-        assert_agreement(recorder.daemon.world, &[&snapshot]);
+        assert_agreement(recorder.daemon.fixture, &[&snapshot]);
     }
 }

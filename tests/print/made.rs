@@ -30,10 +30,10 @@ const MAGIC: u32 = 0xC1FC_1FC1;
 pub(crate) const HEADER_BYTES: usize = 8 + 32;
 /// Size of an event.
 pub(crate) const EVENT_BYTES: usize = 16;
-/// Where a packet says how large it is, in bits: packet, then content.
+/// Offset of a packet's sizes, in bits: packet, then content.
 pub(crate) const SIZES_AT: usize = 8;
 
-/// A packet with an event `tick` for each of `numbers`, at as many nanoseconds.
+/// Makes a packet with an event `tick` for each of `numbers`, at that time in nanoseconds.
 pub(crate) fn packet(numbers: &[u32]) -> Vec<u8> {
     let events: Vec<u8> = numbers.iter().flat_map(|&number| event(number)).collect();
     let bits = 8 * (HEADER_BYTES + events.len()) as u64;
@@ -50,7 +50,7 @@ fn event(number: u32) -> Vec<u8> {
     [&0_u32.to_le_bytes()[..], &time, &number.to_le_bytes()].concat()
 }
 
-/// Puts a number where a packet says its size (`SIZES_AT`) or its content's (8 behind it).
+/// Puts a number in place of a packet's size (`SIZES_AT`) or its content's (8 bytes further).
 pub(crate) fn set_size(packet: &mut [u8], at: usize, bits: u64) {
     packet[at..at + 8].copy_from_slice(&bits.to_le_bytes());
 }
@@ -64,7 +64,7 @@ pub(crate) fn write_trace(folder: &Path, metadata: &str, streams: &[(&str, &[u8]
     }
 }
 
-/// Numbers of the ticks in printed text, in order.
+/// Returns the numbers of the ticks in printed text, in order.
 pub(crate) fn ticks(text: &[u8]) -> Vec<u32> {
     let text = String::from_utf8_lossy(text);
     let number = |line: &str| {

@@ -1,4 +1,4 @@
-//! `trackway print` and what else reads a trace: oracles that must agree, damage, following a
+//! `trackway print` and other readers of traces: oracles that must agree, damage, following a
 //! recording, filters, exports.
 
 mod agreement;

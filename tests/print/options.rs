@@ -1,10 +1,10 @@
-//! `trackway print` with babeltrace2's options, held against babeltrace2 with the same.
+//! `trackway print` with babeltrace2's options, compared with babeltrace2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use trackway_tests::{World, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, skipped, source_dir};
 
 /// Options of both, each with its value in the same word.
 const OPTIONS: [&[&str]; 40] = [
@@ -53,17 +53,17 @@ const OPTIONS: [&[&str]; 40] = [
 /// A zone far from UTC, with other dates.
 const ZONE: &str = "AWAY12";
 
-fn run(world: &World, babeltrace: bool, options: &[&str], traces: &[PathBuf]) -> Output {
+fn run(fixture: &Fixture, babeltrace: bool, options: &[&str], traces: &[PathBuf]) -> Output {
     let mut command =
-        if babeltrace { world.command("babeltrace2") } else { world.trackway(&["print"]) };
+        if babeltrace { fixture.command("babeltrace2") } else { fixture.trackway(&["print"]) };
     command.args(options).args(traces).env("TZ", ZONE);
     command.output().expect("it runs")
 }
 
 /// Compares standard output and error, and whether it is refused.
-fn compare(world: &World, options: &[&str], traces: &[PathBuf]) {
-    let theirs = run(world, true, options, traces);
-    let ours = run(world, false, options, traces);
+fn compare(fixture: &Fixture, options: &[&str], traces: &[PathBuf]) {
+    let theirs = run(fixture, true, options, traces);
+    let ours = run(fixture, false, options, traces);
     let what = format!("{options:?} {traces:?}");
     let refused = |output: &Output| !output.status.success();
     let talk = String::from_utf8_lossy(&ours.stderr);
@@ -80,19 +80,19 @@ fn compare(world: &World, options: &[&str], traces: &[PathBuf]) {
     assert_eq!(talk, String::from_utf8_lossy(&theirs.stderr), "{what}");
 }
 
-/// Times of a trace's events, as these options show them.
-fn times(world: &World, options: &[&str], trace: &[PathBuf]) -> Vec<String> {
+/// Returns the times of a trace's events, in the format of these options.
+fn times(fixture: &Fixture, options: &[&str], trace: &[PathBuf]) -> Vec<String> {
     let options = [options, &["--no-delta"]].concat();
-    let text = run(world, false, &options, trace).stdout;
+    let text = run(fixture, false, &options, trace).stdout;
     let text = String::from_utf8_lossy(&text);
     let time = |line: &str| Some(line.strip_prefix('[')?.split_once(']')?.0.to_owned());
     text.lines().filter_map(time).collect()
 }
 
-/// Ranges of a trace's times, in all forms in which they can be asked for.
-fn compare_ranges(world: &World, trace: &[PathBuf]) {
+/// Compares ranges of a trace's times, in all forms of the options.
+fn compare_ranges(fixture: &Fixture, trace: &[PathBuf]) {
     for form in [&["--clock-seconds"][..], &["--clock-date"], &["--clock-date", "--clock-gmt"]] {
-        let times = times(world, form, trace);
+        let times = times(fixture, form, trace);
         let (begin, end) = (&times[times.len() / 3], &times[2 * times.len() / 3]);
         let zone = if form.contains(&"--clock-gmt") { "--clock-gmt" } else { "--clock-date" };
         let mut forms = vec![(begin.as_str(), end.as_str())];
@@ -105,11 +105,11 @@ fn compare_ranges(world: &World, trace: &[PathBuf]) {
         }
         for (begin, end) in forms {
             let (from, to) = (format!("--begin={begin}"), format!("--end={end}"));
-            compare(world, &[zone, &from], trace);
-            compare(world, &[zone, &to], trace);
-            compare(world, &[zone, &from, &to], trace);
-            compare(world, &[zone, &format!("--timerange=[{begin},{end}]")], trace);
-            compare(world, &[zone, &from, &format!("--end={begin}")], trace);
+            compare(fixture, &[zone, &from], trace);
+            compare(fixture, &[zone, &to], trace);
+            compare(fixture, &[zone, &from, &to], trace);
+            compare(fixture, &[zone, &format!("--timerange=[{begin},{end}]")], trace);
+            compare(fixture, &[zone, &from, &format!("--end={begin}")], trace);
         }
     }
     for wrong in [
@@ -119,13 +119,13 @@ fn compare_ranges(world: &World, trace: &[PathBuf]) {
         &["--begin=1.0123456789"],
         &["--begin=1", "--timerange=1,2"],
     ] {
-        compare(world, wrong, trace);
+        compare(fixture, wrong, trace);
     }
 }
 
-/// A trace of ours with all contexts and with losses, which ranges cut through.
-fn recorded(world: &World) -> PathBuf {
-    let program = world.compile(
+/// Records a trace with all contexts and with losses, through which the ranges cut.
+fn recorded(fixture: &Fixture) -> PathBuf {
+    let program = fixture.compile(
         "lossy",
         "#include <trackway/trackway.h>\n\
          TRACKWAY_EVENT(myapp, request, TRACKWAY_WARNING, (str, path), (u32, status));\n\
@@ -138,12 +138,12 @@ fn recorded(world: &World) -> PathBuf {
     );
     let options = ["--context", "vpid,vtid,procname", "--buffer-size", "128K"];
     let program = program.display().to_string();
-    let recording = world.record(&options, &[program.as_str()]);
+    let recording = fixture.record(&options, &[program.as_str()]);
     assert!(recording.output.status.success(), "{:?}", recording.output);
     recording.trace
 }
 
-/// Real traces, if they are beside the checkout.
+/// Returns the real traces next to the checkout, if they are there.
 fn shared(name: &str) -> Option<PathBuf> {
     let path = source_dir().join("../shared/traces").join(name);
     let path = fs::canonicalize(path).ok().filter(|path| Path::is_dir(path));
@@ -158,16 +158,16 @@ fn options_do_what_they_do_in_babeltrace2() {
     if !has("babeltrace2") {
         return skipped("babeltrace2 is not installed");
     }
-    let world = World::new("options");
-    let mut traces = vec![recorded(&world)];
+    let fixture = Fixture::new("options");
+    let mut traces = vec![recorded(&fixture)];
     traces.extend(shared("context-switches"));
     for trace in &traces {
         let trace = [trace.clone()];
-        OPTIONS.iter().for_each(|options| compare(&world, options, &trace));
-        compare_ranges(&world, &trace);
+        OPTIONS.iter().for_each(|options| compare(&fixture, options, &trace));
+        compare_ranges(&fixture, &trace);
     }
     // Several at once, and one twice.
     traces.extend(shared("cyg-profile"));
     traces.push(traces[0].clone());
-    compare(&world, &["--fields=all"], &traces);
+    compare(&fixture, &["--fields=all"], &traces);
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use trackway_testkit::Random;
-use trackway_tests::World;
+use trackway_tests::Fixture;
 
 use crate::bt2::{generate, has_bindings};
 use crate::support::{babeltrace, compared, guarded, guarded_print, has_babeltrace};
@@ -38,7 +38,7 @@ const FIELDS: [&str; 8] = [
     "callsite",
 ];
 
-/// Some of `words` as a list, or `all`.
+/// Returns some of `words` as a list, or `all`.
 fn list(random: &mut Random, words: &[&str]) -> String {
     match random.below(6) {
         0 => "all".to_owned(),
@@ -50,12 +50,12 @@ fn list(random: &mut Random, words: &[&str]) -> String {
     }
 }
 
-/// Times of events in each of the forms that `--begin` takes: seconds, times of the day, dates.
-fn times(world: &World, trace: &Path) -> Vec<Vec<String>> {
+/// Returns the times of events in each of the forms of `--begin`: seconds, times of the day, dates.
+fn times(fixture: &Fixture, trace: &Path) -> Vec<Vec<String>> {
     let of_form = |options: &&[&str]| {
         let mut arguments: Vec<_> = options.iter().map(PathBuf::from).collect();
         arguments.push(trace.to_owned());
-        let text = babeltrace(world, &arguments).stdout;
+        let text = babeltrace(fixture, &arguments).stdout;
         let text = String::from_utf8_lossy(&text).into_owned();
         let stamps = text.lines().filter_map(|line| line.strip_prefix('[')?.split(']').next());
         stamps.map(str::to_owned).collect()
@@ -102,34 +102,34 @@ fn options_of_babeltrace2_do_what_they_do_there() {
     if !has_babeltrace() || !has_bindings() {
         return;
     }
-    let world = World::new("options");
-    let traces = generate(&world, 5000, TRACES);
+    let fixture = Fixture::new("options");
+    let traces = generate(&fixture, 5000, TRACES);
     let (mut refused, mut failures) = (0, Vec::new());
     for (number, trace) in traces.iter().enumerate() {
         let mut random = Random::new(number as u64);
-        let times = times(&world, trace);
+        let times = times(&fixture, trace);
         for _ in 0..COMBINATIONS {
             let mut arguments: Vec<PathBuf> =
                 random_options(&mut random, &times).into_iter().map(PathBuf::from).collect();
             arguments.push(trace.clone());
             if random.once_in(4) {
-                // Several inputs, given in any order. (Not the same twice: without a clock, the
-                // order of its packets is babeltrace2's own secret.)
+                // Several inputs, in any order. (Not the same one twice: without a clock, the order
+                // of its packets in babeltrace2 is unspecified.)
                 let other = random.pick(&traces).clone();
                 arguments.extend((other != *trace).then_some(other));
             }
             let zone = *random.pick(&ZONES);
-            let theirs = guarded(&world, "babeltrace2")
+            let theirs = guarded(&fixture, "babeltrace2")
                 .args(&arguments)
                 .env("TZ", zone)
                 .output()
                 .expect("timeout runs");
             if !theirs.status.success() {
-                // E.g. traces whose clocks have nothing to do with each other.
+                // For example, traces with unrelated clocks.
                 refused += 1;
                 continue;
             }
-            let ours = guarded_print(&world).args(&arguments).env("TZ", zone).output();
+            let ours = guarded_print(&fixture).args(&arguments).env("TZ", zone).output();
             if let Err(difference) = compared(&ours.expect("timeout runs"), &theirs) {
                 failures.push(format!("TZ={zone} {arguments:?}: {difference}"));
             }

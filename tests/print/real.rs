@@ -1,8 +1,8 @@
-//! Real traces beside the checkout, in `../shared/traces`.
+//! Real traces next to the checkout, in `../shared/traces`.
 
 use std::path::Path;
 
-use trackway_tests::{World, skipped, source_dir};
+use trackway_tests::{Fixture, skipped, source_dir};
 
 use crate::support::traces_below;
 use crate::support::{babeltrace, compared, first_difference, has_babeltrace, print, talk};
@@ -16,21 +16,21 @@ fn real_traces_print_as_babeltrace2_prints_them() {
     if !has_babeltrace() {
         return;
     }
-    let world = World::new("real");
+    let fixture = Fixture::new("real");
     let traces = traces_below(&shared);
     assert!(!traces.is_empty(), "no trace in {shared:?}");
     for trace in traces {
         // One at a time: the clocks of the two hosts in `synctraces` disagree.
-        compare(&world, &trace);
+        compare(&fixture, &trace);
     }
 }
 
-fn compare(world: &World, trace: &Path) {
-    let (ours, theirs) = (print(world, &[trace]), babeltrace(world, &[trace]));
+fn compare(fixture: &Fixture, trace: &Path) {
+    let (ours, theirs) = (print(fixture, &[trace]), babeltrace(fixture, &[trace]));
     assert!(!theirs.stdout.is_empty(), "babeltrace2 on {trace:?}: {}", talk(&theirs));
     // In `synctraces`, packets end later than the next one's first event. babeltrace2 2.0.4 gives
-    // up there ("Youngest upstream message iterator wrapper's timestamp is less than …"): what it
-    // has printed by then must be the beginning of what we print.
+    // up there ("Youngest upstream message iterator wrapper's timestamp is less than …"): its
+    // output by then must be the beginning of ours.
     if !theirs.status.success() && talk(&theirs).contains("Youngest upstream message iterator") {
         let both = ours.stdout.get(..theirs.stdout.len()).unwrap_or(&ours.stdout);
         assert!(both == theirs.stdout, "{trace:?}: {}", first_difference(both, &theirs.stdout));

@@ -1,42 +1,42 @@
-//! What the reader's end-to-end tests share: `trackway print` and babeltrace2 run on the same
-//! arguments, and what they said compared to the byte.
+//! Support of the reader's end-to-end tests: `trackway print` and babeltrace2 run with the same
+//! arguments, and their outputs are compared to the byte.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
 /// Seconds after which a reader that has not ended counts as hanging. Never reached by one that
 /// works: nothing is measured with it.
 const HANGS_AFTER: &str = "120";
 
-/// A command that is killed, by `timeout`, when it hangs; its status is 124 then.
-pub(crate) fn guarded(world: &World, program: impl AsRef<OsStr>) -> Command {
-    let mut command = world.command("timeout");
+/// Returns a command that `timeout` kills when it hangs; its status is 124 then.
+pub(crate) fn guarded(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
+    let mut command = fixture.command("timeout");
     command.args(["-k", "5", HANGS_AFTER]).arg(program);
     command
 }
 
-/// `trackway print`, without arguments yet.
-pub(crate) fn guarded_print(world: &World) -> Command {
-    let mut command = guarded(world, build_dir().join("trackway"));
+/// Returns `trackway print` without further arguments.
+pub(crate) fn guarded_print(fixture: &Fixture) -> Command {
+    let mut command = guarded(fixture, build_dir().join("trackway"));
     command.arg("print");
     command
 }
 
-/// `trackway print` with these arguments.
-pub(crate) fn print<S: AsRef<OsStr>>(world: &World, arguments: &[S]) -> Output {
-    guarded_print(world).args(arguments).output().expect("timeout runs")
+/// Runs `trackway print` with these arguments.
+pub(crate) fn print<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
+    guarded_print(fixture).args(arguments).output().expect("timeout runs")
 }
 
-/// babeltrace2 with these arguments.
-pub(crate) fn babeltrace<S: AsRef<OsStr>>(world: &World, arguments: &[S]) -> Output {
-    guarded(world, "babeltrace2").args(arguments).output().expect("timeout runs")
+/// Runs babeltrace2 with these arguments.
+pub(crate) fn babeltrace<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
+    guarded(fixture, "babeltrace2").args(arguments).output().expect("timeout runs")
 }
 
-/// Whether babeltrace2 is there; says so if not.
+/// Returns true if babeltrace2 is installed; prints a message if it is not.
 pub(crate) fn has_babeltrace() -> bool {
     let there = has("babeltrace2");
     if !there {
@@ -45,53 +45,57 @@ pub(crate) fn has_babeltrace() -> bool {
     there
 }
 
-/// The number in an environment variable, if it is set.
+/// Returns the number in an environment variable, if it is set.
 pub(crate) fn number_from(variable: &str, otherwise: u64) -> u64 {
     let value = std::env::var(variable).ok();
     value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// A file of this folder, e.g. a script.
+/// Returns a file of this folder, for example a script.
 pub(crate) fn script(name: &str) -> PathBuf {
     source_dir().join("tests/print").join(name)
 }
 
-/// Standard error, for messages.
+/// Returns the standard error as text.
 pub(crate) fn talk(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a reader says of losses: the lines on standard error that tell of something discarded.
-/// Other lines differ on purpose: babeltrace2 also writes its log there.
+/// Returns the losses that a reader reports: the lines on standard error about discarded events and
+/// packets. Other lines differ on purpose: babeltrace2 also writes its log there.
 pub(crate) fn losses(output: &Output) -> Vec<String> {
     talk(output).lines().filter(|line| line.contains("discarded")).map(str::to_owned).collect()
 }
 
-/// Where two texts first differ, with what stands around it in either.
-pub(crate) fn first_difference(ours: &[u8], theirs: &[u8]) -> String {
-    let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
-    let line = 1 + ours.iter().take(same).filter(|&&byte| byte == b'\n').count();
+/// Returns the first difference between two texts, with its surroundings in either.
+pub(crate) fn first_difference(trackway: &[u8], babeltrace2: &[u8]) -> String {
+    let same = trackway.iter().zip(babeltrace2).take_while(|(a, b)| a == b).count();
+    let line = 1 + trackway.iter().take(same).filter(|&&byte| byte == b'\n').count();
     let around = |text: &[u8]| {
         let from = same.saturating_sub(80);
         let to = text.len().min(same + 80);
         String::from_utf8_lossy(text.get(from..to).unwrap_or_default()).into_owned()
     };
-    format!("line {line}, byte {same}:\n  ours: …{}…\ntheirs: …{}…", around(ours), around(theirs))
+    format!(
+        "line {line}, byte {same}:\n  ours: …{}…\ntheirs: …{}…",
+        around(trackway),
+        around(babeltrace2)
+    )
 }
 
-/// Compares both readers' output for the same arguments: standard output to the byte, and what
-/// they say of losses. `Err` tells the difference.
-pub(crate) fn compared(ours: &Output, theirs: &Output) -> Result<(), String> {
-    if ours.stdout != theirs.stdout {
-        let difference = first_difference(&ours.stdout, &theirs.stdout);
-        return Err(format!("{difference}\nour errors: {}", talk(ours)));
+/// Compares both readers' output for the same arguments: standard output to the byte, and the
+/// reported losses. `Err` describes the difference.
+pub(crate) fn compared(trackway: &Output, babeltrace2: &Output) -> Result<(), String> {
+    if trackway.stdout != babeltrace2.stdout {
+        let difference = first_difference(&trackway.stdout, &babeltrace2.stdout);
+        return Err(format!("{difference}\nour errors: {}", talk(trackway)));
     }
-    let (our_losses, their_losses) = (losses(ours), losses(theirs));
+    let (our_losses, their_losses) = (losses(trackway), losses(babeltrace2));
     if our_losses != their_losses {
         return Err(format!("losses\n  ours: {our_losses:#?}\ntheirs: {their_losses:#?}"));
     }
-    if ours.status.success() != theirs.status.success() {
-        return Err(format!("ours: {}, theirs: {}", ours.status, theirs.status));
+    if trackway.status.success() != babeltrace2.status.success() {
+        return Err(format!("ours: {}, theirs: {}", trackway.status, babeltrace2.status));
     }
     Ok(())
 }
@@ -100,18 +104,19 @@ pub(crate) fn compared(ours: &Output, theirs: &Output) -> Result<(), String> {
 ///
 /// # Panics
 /// If they do not.
-pub(crate) fn assert_agreement<S: AsRef<OsStr>>(world: &World, arguments: &[S]) -> Output {
-    let ours = print(world, arguments);
-    let theirs = babeltrace(world, arguments);
+pub(crate) fn assert_agreement<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
+    let trackway = print(fixture, arguments);
+    let babeltrace2 = babeltrace(fixture, arguments);
     let shown: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
-    assert!(theirs.status.success(), "babeltrace2 {shown:?}: {}", talk(&theirs));
-    if let Err(difference) = compared(&ours, &theirs) {
+    assert!(babeltrace2.status.success(), "babeltrace2 {shown:?}: {}", talk(&babeltrace2));
+    if let Err(difference) = compared(&trackway, &babeltrace2) {
         panic!("trackway print and babeltrace2 differ on {shown:?}: {difference}");
     }
-    ours
+    trackway
 }
 
-/// Folders below `root`, and `root` itself, that hold a trace, in the order of their names.
+/// Returns the folders below `root`, and `root` itself, that hold a trace, in the order of their
+/// names.
 pub(crate) fn traces_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];

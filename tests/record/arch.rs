@@ -4,8 +4,8 @@
 //! lockless buffers (for RISC-V, too, in `make arch`). On a whole machine (`make arch`), with a
 //! kernel of its own: by sequence. The traces are read here, by the reader for this processor.
 //!
-//! An emulator on x86-64 does what it does in x86-64's order: what weaker orders would show is the
-//! models' business (`crates/ring/tests/loom`, docs/design/0006-weak-memory.md).
+//! An emulator on x86-64 runs with x86-64's memory order; the models check weaker orders
+//! (`crates/ring/tests/loom`, docs/design/0006-weak-memory.md).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,16 +13,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{Recording, Summary, World, has, machine, skipped, source_dir};
+use trackway_tests::{Fixture, Recording, Summary, has, machine, skipped, source_dir};
 
-/// A processor, and what there is for it in Debian.
+/// A processor, and its packages in Debian.
 struct Processor {
     name: &'static str,
     compiler: &'static str,
     emulator: &'static str,
-    /// Where its libraries are.
+    /// Folder of its libraries.
     prefix: &'static str,
-    /// Where the programs for it are: this variable says, or they are below `target`.
+    /// Folder of the programs for it: an environment variable, and the default below `target`.
     folder: (&'static str, &'static str),
 }
 
@@ -46,7 +46,7 @@ const RISCV64: Processor = Processor {
 const TEXT_MAX: u32 = 40;
 
 impl Processor {
-    /// Where the programs for it are: `scripts/arch` builds them.
+    /// Returns the folder of the programs for it, which `scripts/arch` builds.
     fn programs(&self) -> Option<PathBuf> {
         for program in [self.compiler, self.emulator] {
             if !has(program) {
@@ -65,8 +65,8 @@ impl Processor {
     }
 
     /// Compiles `tests/NAME.c`.
-    fn compile(&self, world: &World, name: &str, flags: &[&str]) -> PathBuf {
-        let program = world.path(name.rsplit('/').next().unwrap_or(name));
+    fn compile(&self, fixture: &Fixture, name: &str, flags: &[&str]) -> PathBuf {
+        let program = fixture.path(name.rsplit('/').next().unwrap_or(name));
         let mut compiler = Command::new(self.compiler);
         compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
         compiler.arg("-I").arg(source_dir().join("include"));
@@ -79,33 +79,34 @@ impl Processor {
     /// Records a program by the recorder in `folder`, both under the emulator.
     fn record(
         &self,
-        world: &World,
+        fixture: &Fixture,
         folder: &Path,
         options: &[&str],
         program: &[&str],
     ) -> Recording {
-        let trace = world.path("trace");
+        let trace = fixture.path("trace");
         let _ = fs::remove_dir_all(&trace);
-        let mut command = world.command(self.emulator);
+        let mut command = fixture.command(self.emulator);
         command.env("QEMU_LD_PREFIX", self.prefix).arg(folder.join("trackway"));
         command.args(["record", "-o"]).arg(&trace).args(options);
-        // The host's loader refuses our library, and says so; the emulated one takes it.
+        // The host's loader refuses our library, with a message; the emulated one accepts it.
         command.arg("--").arg(self.emulator).args(program);
         let recording = Recording::new(trace, command.output().expect("it runs"));
         assert!(recording.output.status.success(), "{options:?}: {}", recording.messages());
         recording
     }
 
-    /// Programs that emit from threads and handlers are recorded by every way that there is.
+    /// Checks that programs that emit from threads and handlers are recorded by every available
+    /// writer path.
     fn records(&self) {
         let Some(folder) = self.programs() else { return };
-        let world = World::new("arch");
-        let storm = self.compile(&world, "arch/storm", &[]);
+        let fixture = Fixture::new("arch");
+        let storm = self.compile(&fixture, "arch/storm", &[]);
         let storm = [storm.to_str().expect("a path"), "threads", "3", "3000"];
         // There are no sequences: it goes by claim.
         for way in ["claim", "lockless", "rseq"] {
             let options = ["--on=storm:*", "--reserve", way, "--buffer-size=8M", "--sub-buffers=4"];
-            let recording = self.record(&world, &folder, &options, &storm);
+            let recording = self.record(&fixture, &folder, &options, &storm);
             let (started, returned) = counts(&String::from_utf8_lossy(&recording.output.stdout));
             assert!(started == returned && started >= 9_000, "{started}, {returned}");
             let Summary { recorded, lost, .. } = recording.summary;
@@ -115,7 +116,7 @@ impl Processor {
                 "{way}: {}",
                 recording.messages()
             );
-            check(&world, &recording.trace, &recording.summary, way);
+            check(&fixture, &recording.trace, &recording.summary, way);
         }
         for (way, more) in [
             ("claim", &["--overwrite"][..]),
@@ -124,75 +125,75 @@ impl Processor {
             ("lockless", &[]),
         ] {
             let small = ["--on=storm:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=4"];
-            let recording = self.record(&world, &folder, &[&small, more].concat(), &storm);
+            let recording = self.record(&fixture, &folder, &[&small, more].concat(), &storm);
             let (started, _) = counts(&String::from_utf8_lossy(&recording.output.stdout));
             let Summary { recorded, lost, overwritten, .. } = recording.summary;
             let messages = recording.messages();
             assert_eq!(recorded + lost + overwritten, started, "{way}: {messages}");
             assert!(recorded > 0 && (more.is_empty() || overwritten > 0), "{way}: {messages}");
-            check(&world, &recording.trace, &recording.summary, way);
+            check(&fixture, &recording.trace, &recording.summary, way);
         }
     }
 
     /// Writers by claim may be killed.
     fn survives_kills(&self) {
         let Some(folder) = self.programs() else { return };
-        let world = World::new("arch-killed");
-        let storm = self.compile(&world, "arch/storm", &[]);
+        let fixture = Fixture::new("arch-killed");
+        let storm = self.compile(&fixture, "arch/storm", &[]);
         let options = ["--on=storm:*", "--reserve=claim", "--buffer-size=32M"];
         let program = [storm.to_str().expect("a path"), "killed", "12"];
-        let recording = self.record(&world, &folder, &options, &program);
+        let recording = self.record(&fixture, &folder, &options, &program);
         let (started, returned) = counts(&String::from_utf8_lossy(&recording.output.stdout));
         let Summary { recorded, lost, .. } = recording.summary;
         let all = recorded + lost;
         assert!((returned..=started).contains(&all), "{returned} <= {all} <= {started}");
-        check(&world, &recording.trace, &recording.summary, "killed");
+        check(&fixture, &recording.trace, &recording.summary, "killed");
     }
 
-    /// Values of all kinds, from a Rust program, are what they are on this processor.
-    fn says_the_same(&self) {
+    /// Checks that values of all kinds, from a Rust program, are the same as on this processor.
+    fn records_equal_values(&self) {
         let Some(folder) = self.programs() else { return };
         let theirs = folder.join("examples/values");
         let ours = trackway_tests::build_dir().join("examples/values");
         if !theirs.is_file() || !ours.is_file() {
             return skipped("the example `values` is not built for both processors (make arch)");
         }
-        let world = World::new("arch-values");
+        let fixture = Fixture::new("arch-values");
         let options = ["--reserve=claim"];
-        let theirs = self.record(&world, &folder, &options, &[theirs.to_str().expect("a path")]);
-        let theirs = events_of(&world, &theirs.trace);
-        fs::remove_dir_all(world.path("trace")).expect("it was there");
-        let recording = world.record(&options, &[ours]);
-        let ours = events_of(&world, &recording.trace);
+        let theirs = self.record(&fixture, &folder, &options, &[theirs.to_str().expect("a path")]);
+        let theirs = events_of(&fixture, &theirs.trace);
+        fs::remove_dir_all(fixture.path("trace")).expect("it was there");
+        let recording = fixture.record(&options, &[ours]);
+        let ours = events_of(&fixture, &recording.trace);
         assert!(!ours.is_empty());
         assert_eq!(theirs, ours);
     }
 
-    /// What a preload helper wraps, it wraps here.
+    /// Checks that a preload helper wraps the same functions here.
     fn preloads(&self) {
         let Some(folder) = self.programs() else { return };
         if !folder.join("libtrackway-fork.so").is_file() {
             return skipped("the preload helpers are not built for it (make arch)");
         }
-        let world = World::new("arch-preload");
-        let program = self.compile(&world, "arch/storm", &[]);
+        let fixture = Fixture::new("arch-preload");
+        let program = self.compile(&fixture, "arch/storm", &[]);
         let program = [program.to_str().expect("a path"), "killed", "3"];
         let options = ["--preload=fork,fd,libc", "--reserve=claim", "--buffer-size=16M"];
-        let recording = self.record(&world, &folder, &options, &program);
+        let recording = self.record(&fixture, &folder, &options, &program);
         assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
-        let text = world.print(&recording.trace);
+        let text = fixture.print(&recording.trace);
         let forks = text.lines().filter(|line| line.contains("trackway_fork:fork:"));
         assert_eq!(forks.count(), 3, "{text:.2000}");
     }
 }
 
-/// How many of so many events may be lost although there is room: where threads and handlers are
-/// interrupted while they have claims, by others that want one, there may be none left to claim.
+/// Returns the number of events that may be lost although there is room. Where threads and handlers
+/// are interrupted while they hold claims, other writers may find no region to claim.
 fn most_lost(by_claim: bool, started: u64) -> u64 {
     if by_claim { started / 10 } else { 0 }
 }
 
-/// What `arch/storm.c` says that it did: events begun, and those that came back.
+/// Returns the counts that `arch/storm.c` reports: events begun, and events returned.
 fn counts(text: &str) -> (u64, u64) {
     let line = text.lines().find_map(|line| line.split_once("started ").map(|(_, rest)| rest));
     let mut words = line.unwrap_or_default().split_whitespace();
@@ -201,8 +202,8 @@ fn counts(text: &str) -> (u64, u64) {
     started.zip(returned).unwrap_or_else(|| panic!("no counts: {text}"))
 }
 
-/// Numbers of each stream's events in a printed trace, in its order. Texts must be what was
-/// written.
+/// Returns the numbers of each stream's events in a printed trace, in its order. Texts must be as
+/// they were written.
 fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
     let mut numbers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for line in text.lines() {
@@ -210,27 +211,27 @@ fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
             let (_, rest) = line.split_once(&format!("{name} = ")).expect("a field");
             rest.split([',', ' ']).next().expect("a value").to_owned()
         };
-        let [who, number] = ["who", "number"].map(|name| field(name).parse().expect(name));
+        let [stream, number] = ["who", "number"].map(|name| field(name).parse().expect(name));
         let length = field("text").len() as u32;
         assert_eq!(length, 3 + number % TEXT_MAX, "a torn record: {line}");
-        numbers.entry(who).or_default().push(number);
+        numbers.entry(stream).or_default().push(number);
     }
     numbers
 }
 
-/// Checks a trace of `arch/storm.c` against the numbers of its recorder: as many events, each
-/// stream's in order, and all of them if none was lost.
-fn check(world: &World, trace: &Path, summary: &Summary, what: &str) {
-    let text = world.print(trace);
+/// Checks a trace of `arch/storm.c` against the numbers of its recorder: the same number of events,
+/// each stream's in order, and all of them if none was lost.
+fn check(fixture: &Fixture, trace: &Path, summary: &Summary, what: &str) {
+    let text = fixture.print(trace);
     assert_eq!(text.lines().count() as u64, summary.recorded, "{what}");
-    if let Some(theirs) = world.babeltrace(trace) {
+    if let Some(theirs) = fixture.babeltrace(trace) {
         assert!(text.as_bytes() == theirs.stdout, "{what}: not as babeltrace2 prints it");
     }
-    for (who, numbers) in numbers(&text) {
-        assert!(numbers.is_sorted_by(|a, b| a < b), "{what}: stream {who} in order, none twice");
+    for (stream, numbers) in numbers(&text) {
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{what}: stream {stream} in order, none twice");
         if summary.lost + summary.overwritten == 0 {
             let all = (0..numbers.len() as u32).eq(numbers.iter().copied());
-            assert!(all, "{what}: all of stream {who}");
+            assert!(all, "{what}: all of stream {stream}");
         }
     }
 }
@@ -247,7 +248,7 @@ fn writers_for_aarch64_may_be_killed() {
 
 #[test]
 fn the_crate_says_the_same_on_aarch64() {
-    AARCH64.says_the_same();
+    AARCH64.records_equal_values();
 }
 
 #[test]
@@ -267,7 +268,7 @@ fn writers_for_riscv_may_be_killed() {
 
 #[test]
 fn the_crate_says_the_same_on_riscv() {
-    RISCV64.says_the_same();
+    RISCV64.records_equal_values();
 }
 
 #[test]
@@ -275,9 +276,10 @@ fn preload_helpers_work_on_riscv() {
     RISCV64.preloads();
 }
 
-/// Names and fields of printed events: without what differs from run to run, times and contexts.
-fn events_of(world: &World, trace: &Path) -> Vec<String> {
-    let output = world.trackway(&[OsStr::new("print"), trace.as_os_str()]).output();
+/// Returns the names and fields of printed events, without times and contexts, which differ from
+/// run to run.
+fn events_of(fixture: &Fixture, trace: &Path) -> Vec<String> {
+    let output = fixture.trackway(&[OsStr::new("print"), trace.as_os_str()]).output();
     let text = output.expect("trackway runs").stdout;
     // Some values are no UTF-8.
     let text = String::from_utf8_lossy(&text);
@@ -288,15 +290,15 @@ fn events_of(world: &World, trace: &Path) -> Vec<String> {
     events.collect()
 }
 
-/// The file system of a machine: its programs, the libraries that they need, and what it does.
-fn make_file_system(world: &World, folder: &Path, plan: &str) -> PathBuf {
-    let root = world.path("root");
+/// Returns the file system of a machine: its programs, the libraries that they need, and its plan.
+fn make_file_system(fixture: &Fixture, folder: &Path, plan: &str) -> PathBuf {
+    let root = fixture.path("root");
     for folder in ["bin", "lib"] {
         fs::create_dir_all(root.join(folder)).expect("a folder");
     }
-    fs::rename(AARCH64.compile(world, "machine/init", &["-static"]), root.join("init"))
+    fs::rename(AARCH64.compile(fixture, "machine/init", &["-static"]), root.join("init"))
         .expect("init");
-    fs::rename(AARCH64.compile(world, "arch/storm", &[]), root.join("bin/storm")).expect("storm");
+    fs::rename(AARCH64.compile(fixture, "arch/storm", &[]), root.join("bin/storm")).expect("storm");
     for name in ["trackway", "libtrackway.so"] {
         let to = root.join("bin").join(name);
         let mut strip = Command::new("aarch64-linux-gnu-strip");
@@ -311,7 +313,7 @@ fn make_file_system(world: &World, folder: &Path, plan: &str) -> PathBuf {
         fs::copy(from, root.join("lib").join(name)).expect("a library");
     }
     fs::write(root.join("plan"), plan).expect("the plan");
-    machine::pack(world, &root)
+    machine::pack(fixture, &root)
 }
 
 /// On a machine with a kernel of its own, where there are sequences, preempted and moved threads,
@@ -327,7 +329,7 @@ fn an_aarch64_machine_records_by_sequence() {
             return skipped(format!("{program} is not installed"));
         }
     }
-    // Name, way, size of buffers, more options, storm's arguments.
+    // Name, writer path, size of buffers, more options, storm's arguments.
     let runs = [
         ("threads", "rseq", "32M", "", "threads 6 5000"),
         ("full", "rseq", "32K", "", "threads 4 3000"),
@@ -349,11 +351,11 @@ fn an_aarch64_machine_records_by_sequence() {
     }
     // One with exclusive loads and stores, one with atomic instructions.
     for processor in ["cortex-a72", "max,pauth-impdef=on"] {
-        let world = World::new("arch-machine");
-        let image = make_file_system(&world, &folder, &plan);
-        let mut emulator = world.command("qemu-system-aarch64");
+        let fixture = Fixture::new("arch-machine");
+        let image = make_file_system(&fixture, &folder, &plan);
+        let mut emulator = fixture.command("qemu-system-aarch64");
         emulator.args(["-machine", "virt", "-cpu", processor]);
-        let console = machine::run(&world, emulator, &kernel, &image, "ttyAMA0");
+        let console = machine::run(&fixture, emulator, &kernel, &image, "ttyAMA0");
         for (command, said, status) in &console.commands {
             assert_eq!(*status, 0, "{processor}: {command}\n{said}");
         }
@@ -372,9 +374,9 @@ fn an_aarch64_machine_records_by_sequence() {
             let most = most_lost(way == "claim", started);
             assert!(is_small || summary.lost <= most && summary.overwritten == 0, "{what}");
             assert_eq!(summary.overwritten > 0, !more.is_empty(), "{what}");
-            let trace = world.path(name);
+            let trace = fixture.path(name);
             console.save(&format!("/tmp/{name}/"), &trace);
-            check(&world, &trace, &summary, &what);
+            check(&fixture, &trace, &summary, &what);
             if way == "rseq" {
                 check_streams(&trace, storm.starts_with("threads"), is_small, &what);
             }
@@ -383,8 +385,8 @@ fn an_aarch64_machine_records_by_sequence() {
     }
 }
 
-/// That a trace was recorded by sequence, on one or both processors. (Where regions are full,
-/// claims may have been tried; and what is restarted too often goes by claim.)
+/// Checks that a trace was recorded by sequence, on one or both processors. (Where regions are
+/// full, writers may have tried claims; and a sequence that restarts too often goes by claim.)
 fn check_streams(trace: &Path, both: bool, is_small: bool, what: &str) {
     let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
     let folder = trace.join("ust/uid/0/64-bit");

@@ -1,4 +1,4 @@
-//! `trackway record` as its users know it: what it passes through, what it records, what it says.
+//! The command `trackway record`: its inputs and outputs, recorded events, messages.
 //!
 //! Longer than 600 lines: the tests share the commands that they record.
 
@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use trackway_tests::steps::{Running, Steps, send, wait_for};
-use trackway_tests::{Recording, World, build_dir, has, is_root};
+use trackway_tests::{Fixture, Recording, build_dir, has, is_root};
 
 const HELLO: &str = r#"
 #include <trackway/trackway.h>
@@ -28,38 +28,38 @@ int main(int argc, char **argv) {
 
 #[test]
 fn every_event_arrives_and_reads_as_babeltrace_reads_it() {
-    let world = World::new("hello");
-    let program = world.compile("hello", HELLO, true, &[]);
-    let recording = world.record(&[], &[program.to_str().unwrap(), "1000"]);
+    let fixture = Fixture::new("hello");
+    let program = fixture.compile("hello", HELLO, true, &[]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap(), "1000"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.recorded, 2002, "{}", recording.messages());
     assert_eq!(recording.summary.lost, 0);
     assert_eq!(recording.summary.processes, 1);
-    let text = world.print(&recording.trace);
+    let text = fixture.print(&recording.trace);
     assert_eq!(text.lines().count(), 2002);
     assert_eq!(text.matches("myapp:request:").count(), 1000);
     assert!(text.contains("{ path = \"/index\", status = 200, latency_us = 0 }"), "{text}");
     assert!(text.contains("msg = \"loaded it in 42 ms\""));
     assert!(text.contains("msg = \"retry 3\""));
-    if let Some(theirs) = world.babeltrace(&recording.trace) {
+    if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         assert_eq!(text, String::from_utf8_lossy(&theirs.stdout));
         assert_eq!(theirs.stderr, b"", "{}", String::from_utf8_lossy(&theirs.stderr));
     }
 }
 
 #[test]
-fn what_cxx_compilers_make_records_the_same() {
+fn programs_of_all_cxx_compilers_record_the_same() {
     for compiler in ["g++", "clang++"] {
         if !trackway_tests::has(compiler) {
             trackway_tests::skipped(format!("{compiler} is not installed"));
             continue;
         }
         for flags in [["-O0", "-std=c++11"], ["-O2", "-std=c++20"]] {
-            let world = World::new("cxx");
-            let program = world.compile_with(compiler, "hello.cc", HELLO, false, &flags);
-            let recording = world.record(&[], &[program.to_str().unwrap()]);
+            let fixture = Fixture::new("cxx");
+            let program = fixture.compile_with(compiler, "hello.cc", HELLO, false, &flags);
+            let recording = fixture.record(&[], &[program.to_str().unwrap()]);
             assert_eq!(recording.summary.recorded, 22, "{compiler}: {}", recording.messages());
-            let text = world.print(&recording.trace);
+            let text = fixture.print(&recording.trace);
             assert!(text.contains("msg = \"loaded it in 42 ms\""), "{compiler}: {text}");
             assert!(text.contains("TRACE_WARNING: "), "{compiler}: {text}");
             assert!(text.contains("msg = \"retry 3\""), "{compiler}: {text}");
@@ -69,38 +69,38 @@ fn what_cxx_compilers_make_records_the_same() {
 
 #[test]
 fn a_header_only_program_is_traced_when_recorded_and_runs_when_not() {
-    let world = World::new("header-only");
-    let program = world.compile("hello", HELLO, false, &[]);
-    assert!(world.command(&program).status().unwrap().success());
-    let recording = world.record(&["--on", "myapp:*"], &[program.to_str().unwrap()]);
+    let fixture = Fixture::new("header-only");
+    let program = fixture.compile("hello", HELLO, false, &[]);
+    assert!(fixture.command(&program).status().unwrap().success());
+    let recording = fixture.record(&["--on", "myapp:*"], &[program.to_str().unwrap()]);
     assert_eq!(recording.summary.recorded, 20, "{}", recording.messages());
 }
 
 #[test]
 fn rules_select_events() {
-    let world = World::new("rules");
-    let program = world.compile("hello", HELLO, true, &[]);
-    let recording = world.record(&["--on", "myapp:t*"], &[program.to_str().unwrap()]);
+    let fixture = Fixture::new("rules");
+    let program = fixture.compile("hello", HELLO, true, &[]);
+    let recording = fixture.record(&["--on", "myapp:t*"], &[program.to_str().unwrap()]);
     assert_eq!(recording.summary.recorded, 10, "{}", recording.messages());
-    assert_eq!(world.print(&recording.trace).matches("myapp:tick").count(), 10);
+    assert_eq!(fixture.print(&recording.trace).matches("myapp:tick").count(), 10);
 }
 
 #[test]
 fn contexts_are_those_asked_for() {
-    let world = World::new("contexts");
-    let program = world.compile("hello", HELLO, true, &[]);
+    let fixture = Fixture::new("contexts");
+    let program = fixture.compile("hello", HELLO, true, &[]);
     for (option, expected) in [
         ("none", "{ cpu_id = "),
         ("vtid", "}, { vtid = "),
         ("vpid,vtid,procname", "procname = \"hello\" }"),
     ] {
-        let _ = std::fs::remove_dir_all(world.path("trace"));
-        let recording = world.record(&["--context", option], &[program.to_str().unwrap()]);
-        let text = world.print(&recording.trace);
+        let _ = std::fs::remove_dir_all(fixture.path("trace"));
+        let recording = fixture.record(&["--context", option], &[program.to_str().unwrap()]);
+        let text = fixture.print(&recording.trace);
         assert!(text.contains(expected), "{option}: {text}");
         assert_eq!(text.contains("vtid"), option.contains("vtid"));
         assert_eq!(text.contains("vpid"), option.contains("vpid"));
-        if let Some(theirs) = world.babeltrace(&recording.trace) {
+        if let Some(theirs) = fixture.babeltrace(&recording.trace) {
             assert_eq!(text, String::from_utf8_lossy(&theirs.stdout));
         }
     }
@@ -108,10 +108,10 @@ fn contexts_are_those_asked_for() {
 
 #[test]
 fn losses_are_counted_for_every_event() {
-    let world = World::new("losses");
-    let program = world.compile("hello", HELLO, true, &[]);
+    let fixture = Fixture::new("losses");
+    let program = fixture.compile("hello", HELLO, true, &[]);
     let options = ["--buffer-size", "8K", "--sub-buffers", "2", "--on", "myapp:*"];
-    let recording = world.record(&options, &[program.to_str().unwrap(), "300000"]);
+    let recording = fixture.record(&options, &[program.to_str().unwrap(), "300000"]);
     let summary = recording.summary;
     assert!(summary.lost > 0, "{}", recording.messages());
     assert_eq!(summary.recorded + summary.lost, 600_000);
@@ -124,7 +124,7 @@ fn losses_are_counted_for_every_event() {
         by_event += number.parse::<u64>().unwrap();
     }
     assert_eq!(by_event, summary.lost);
-    if let Some(theirs) = world.babeltrace(&recording.trace) {
+    if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         let messages = String::from_utf8_lossy(&theirs.stderr);
         assert_eq!(trackway_tests::discarded_by_babeltrace(&messages), summary.lost);
     }
@@ -132,30 +132,30 @@ fn losses_are_counted_for_every_event() {
 
 #[test]
 fn a_filled_flight_recorder_keeps_the_newest() {
-    let world = World::new("flight");
-    let program = world.compile("hello", HELLO, true, &[]);
+    let fixture = Fixture::new("flight");
+    let program = fixture.compile("hello", HELLO, true, &[]);
     let options = ["--overwrite", "--buffer-size", "64K", "--sub-buffers", "4", "--on", "myapp:*"];
-    let recording = world.record(&options, &[program.to_str().unwrap(), "200000"]);
+    let recording = fixture.record(&options, &[program.to_str().unwrap(), "200000"]);
     let summary = recording.summary;
     assert!(summary.overwritten > 0, "{}", recording.messages());
     assert_eq!(summary.recorded + summary.overwritten + summary.lost, 400_000);
-    let text = world.print(&recording.trace);
+    let text = fixture.print(&recording.trace);
     assert_eq!(text.lines().count() as u64, summary.recorded);
     assert!(text.contains("latency_us = 199999 }"), "the newest is there");
-    if let Some(theirs) = world.babeltrace(&recording.trace) {
+    if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         assert_eq!(text, String::from_utf8_lossy(&theirs.stdout));
     }
 }
 
 #[test]
 fn an_unmodified_program_shows_allocations_and_locks() {
-    let world = World::new("preload");
-    let input = world.path("input");
+    let fixture = Fixture::new("preload");
+    let input = fixture.path("input");
     std::fs::write(&input, vec![b'x'; 4 << 20]).unwrap();
     let command = ["xz", "-T2", "--block-size=1MiB", "-0", "-k", input.to_str().unwrap()];
-    let recording = world.record(&["--preload", "libc,pthread"], &command);
+    let recording = fixture.record(&["--preload", "libc,pthread"], &command);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let text = world.print(&recording.trace);
+    let text = fixture.print(&recording.trace);
     for event in [
         "lttng_ust_libc:malloc: ",
         "lttng_ust_libc:free: ",
@@ -166,25 +166,25 @@ fn an_unmodified_program_shows_allocations_and_locks() {
         assert!(text.contains(event), "{event} is missing");
     }
     assert_eq!(text.lines().count() as u64, recording.summary.recorded);
-    if let Some(theirs) = world.babeltrace(&recording.trace) {
+    if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         assert_eq!(text, String::from_utf8_lossy(&theirs.stdout));
     }
 }
 
 #[test]
 fn exit_status_signals_and_streams_pass_through() {
-    let world = World::new("status");
-    let status = |command: &[&str]| world.record(&["-q"], command).output.status;
+    let fixture = Fixture::new("status");
+    let status = |command: &[&str]| fixture.record(&["-q"], command).output.status;
     assert_eq!(status(&["true"]).code(), Some(0));
     assert_eq!(status(&["sh", "-c", "exit 3"]).code(), Some(3));
     assert_eq!(status(&["sh", "-c", "kill -TERM $$"]).signal(), Some(libc::SIGTERM));
     assert_eq!(status(&["./no-such-program"]).code(), Some(127));
-    std::fs::write(world.path("not-executable"), "").unwrap();
+    std::fs::write(fixture.path("not-executable"), "").unwrap();
     assert_eq!(status(&["./not-executable"]).code(), Some(126));
-    let wrong = world.trackway(&["record", "--no-such-option", "--", "true"]).output().unwrap();
+    let wrong = fixture.trackway(&["record", "--no-such-option", "--", "true"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(125));
 
-    let mut cat = world.trackway(&["record", "-q", "-o", "cat-trace", "--", "cat"]);
+    let mut cat = fixture.trackway(&["record", "-q", "-o", "cat-trace", "--", "cat"]);
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut cat.stdin.take().unwrap(), b"through").unwrap();
     let output = cat.wait_with_output().unwrap();
@@ -197,41 +197,41 @@ fn under_sudo_command_and_trace_are_the_invoking_users() {
     if !trackway_tests::is_root() {
         return trackway_tests::skipped("only root can become another user");
     }
-    let world = World::new("sudo");
-    for folder in [&world.path(""), &world.window_dir().to_owned()] {
+    let fixture = Fixture::new("sudo");
+    for folder in [&fixture.path(""), &fixture.window_dir().to_owned()] {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder, open).unwrap();
     }
-    let mut record = world.trackway(&["record", "-o", "trace", "--", "sh", "-c", "id -u; id -g"]);
+    let mut record = fixture.trackway(&["record", "-o", "trace", "--", "sh", "-c", "id -u; id -g"]);
     record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
     let output = record.output().unwrap();
     assert_eq!(output.stdout, b"65534\n65534\n", "{output:?}");
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(messages.contains("trackway: recording as nobody (sudo)\n"), "{messages}");
     let owner =
-        std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(world.path("trace")).unwrap());
+        std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(fixture.path("trace")).unwrap());
     assert_eq!(owner, 65534);
-    let window = world.window_dir().join("trackway-65534-v2");
+    let window = fixture.window_dir().join("trackway-65534-v2");
     assert!(window.exists(), "the user's window served");
 }
 
-/// RUN under sudo, with kernel events where they are to be had, a command that looks at its
-/// recorder's descriptors; under what only looks like sudo. EXPECT that it finds what is the user's
-/// in its environment, and what root has opened nowhere; a refusal.
+/// RUN under sudo, with kernel events where possible, a command that lists its recorder's
+/// descriptors; and under a fake sudo. EXPECT that its environment is the user's, and that it has
+/// no descriptor that root has opened; a refusal under the fake one.
 #[test]
 fn under_sudo_the_command_has_what_is_the_users_and_nothing_of_roots() {
     if !trackway_tests::is_root() {
         return trackway_tests::skipped("only root can become another user");
     }
-    let world = World::new("sudo-things");
-    for folder in [&world.path(""), &world.window_dir().to_owned()] {
+    let fixture = Fixture::new("sudo-things");
+    for folder in [&fixture.path(""), &fixture.window_dir().to_owned()] {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder, open).unwrap();
     }
     let script = "echo $USER $LOGNAME $HOME; ls /proc/$PPID/fd >/dev/null 2>&1 && echo open";
-    let has_kernel = trackway_tests::has_kernel_events(&world);
+    let has_kernel = trackway_tests::has_kernel_events(&fixture);
     for kernel in [false, true].into_iter().take(1 + usize::from(has_kernel)) {
-        let mut record = world.trackway(&["record", "-o", "trace"]);
+        let mut record = fixture.trackway(&["record", "-o", "trace"]);
         record.args(if kernel { &["--kernel", "sched_switch"][..] } else { &[] });
         record.args(["--", "sh", "-c", script]).env("HOME", "/root").env("USER", "root");
         record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
@@ -241,107 +241,109 @@ fn under_sudo_the_command_has_what_is_the_users_and_nothing_of_roots() {
         assert!(said.starts_with("nobody nobody /nonexistent\n"), "{output:?}");
         assert_eq!(is_open, !kernel, "{output:?}");
     }
-    let mut record = world.trackway(&["record", "-o", "other", "--", "id", "-u"]);
+    let mut record = fixture.trackway(&["record", "-o", "other", "--", "id", "-u"]);
     let output = record.env("SUDO_UID", "some").env("SUDO_GID", "65534").output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(messages.contains("SUDO_UID and SUDO_GID do not say who called"), "{messages}");
-    assert!(!output.status.success() && output.stdout.is_empty() && !world.path("other").exists());
+    assert!(
+        !output.status.success() && output.stdout.is_empty() && !fixture.path("other").exists()
+    );
 }
 
 #[test]
 fn a_recording_keeps_its_folder_from_other_recorders() {
-    let world = World::new("same-folder");
-    let steps = Steps::new(&world, "steps");
-    let program = world.compile_file("lives/processes.c", true, &[]);
-    let trace = world.path("trace");
+    let fixture = Fixture::new("same-folder");
+    let steps = Steps::new(&fixture, "steps");
+    let program = fixture.compile_file("lives/processes.c", true, &[]);
+    let trace = fixture.path("trace");
     let command = [program.to_str().unwrap(), "busy", "100"];
-    let first = Running::start(&mut world.recorder(&steps, &trace, &[], &command));
+    let first = Running::start(&mut fixture.recorder(&steps, &trace, &[], &command));
     steps.wait_ready(1);
     steps.wait_more(100);
-    let second = world.record(&[], &["true"]);
+    let second = fixture.record(&[], &["true"]);
     assert_eq!(second.output.status.code(), Some(125), "{}", second.messages());
     assert!(second.messages().contains("is being recorded into"), "{}", second.messages());
     steps.stop();
     let first = Recording::new(trace, first.finish());
-    steps.check(&world, &first);
-    let third = world.record(&[], &["true"]);
+    steps.check(&fixture, &first);
+    let third = fixture.record(&[], &["true"]);
     assert!(third.output.status.success(), "{}", third.messages());
-    assert!(world.path("trace.old").exists());
+    assert!(fixture.path("trace.old").exists());
 }
 
 #[test]
 fn recorders_that_start_at_the_same_time_make_a_folder_each() {
     const RECORDERS: usize = 6;
-    let world = World::new("same-time");
-    let start = |_| world.trackway(&["record", "-q", "--", "true"]).spawn().unwrap();
+    let fixture = Fixture::new("same-time");
+    let start = |_| fixture.trackway(&["record", "-q", "--", "true"]).spawn().unwrap();
     let recorders: Vec<_> = (0..RECORDERS).map(start).collect();
     for mut recorder in recorders {
         assert!(recorder.wait().unwrap().success());
     }
     // The folder of their sockets is not the user's.
-    let entries = std::fs::read_dir(world.path("")).unwrap().flatten();
-    let folders: Vec<_> = entries.filter(|entry| entry.path() != world.run_dir()).collect();
+    let entries = std::fs::read_dir(fixture.path("")).unwrap().flatten();
+    let folders: Vec<_> = entries.filter(|entry| entry.path() != fixture.run_dir()).collect();
     assert_eq!(folders.len(), RECORDERS, "{folders:?}");
     assert!(folders.iter().all(|folder| folder.path().join("ust").is_dir()), "{folders:?}");
 }
 
 #[test]
 fn a_folder_with_other_things_is_left_alone() {
-    let world = World::new("other-things");
-    std::fs::create_dir(world.path("work")).unwrap();
-    std::fs::write(world.path("work/precious"), "mine").unwrap();
+    let fixture = Fixture::new("other-things");
+    std::fs::create_dir(fixture.path("work")).unwrap();
+    std::fs::write(fixture.path("work/precious"), "mine").unwrap();
     let record = || {
-        let mut record = world.trackway(&["record", "-o", ".", "--", "true"]);
-        record.current_dir(world.path("work")).output().unwrap()
+        let mut record = fixture.trackway(&["record", "-o", ".", "--", "true"]);
+        record.current_dir(fixture.path("work")).output().unwrap()
     };
     for folder in ["", "ust", "ust/uid"] {
-        std::fs::create_dir_all(world.path("work").join(folder)).unwrap();
+        std::fs::create_dir_all(fixture.path("work").join(folder)).unwrap();
         let output = record();
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(125), "{messages}");
         assert!(messages.contains("exists and is not only an earlier trace"), "{messages}");
     }
-    assert_eq!(std::fs::read(world.path("work/precious")).unwrap(), b"mine");
-    assert!(!world.path("work.old").exists());
-    std::fs::remove_file(world.path("work/precious")).unwrap();
+    assert_eq!(std::fs::read(fixture.path("work/precious")).unwrap(), b"mine");
+    assert!(!fixture.path("work.old").exists());
+    std::fs::remove_file(fixture.path("work/precious")).unwrap();
     assert_eq!(record().status.code(), Some(125), "we stand in it");
-    std::fs::remove_dir_all(world.path("work/ust")).unwrap();
+    std::fs::remove_dir_all(fixture.path("work/ust")).unwrap();
     assert!(record().status.success(), "an empty folder will do");
-    assert!(world.path("work/ust").is_dir());
+    assert!(fixture.path("work/ust").is_dir());
 }
 
 #[test]
 fn a_full_table_of_events_is_said() {
-    let world = World::new("full-table");
-    let program = world.compile("hello", HELLO, true, &[]);
+    let fixture = Fixture::new("full-table");
+    let program = fixture.compile("hello", HELLO, true, &[]);
     // Makes the window.
-    assert!(world.record(&["-q"], &["true"]).output.status.success());
-    let entries = std::fs::read_dir(world.window_dir()).unwrap().flatten();
+    assert!(fixture.record(&["-q"], &["true"]).output.status.success());
+    let entries = std::fs::read_dir(fixture.window_dir()).unwrap().flatten();
     let path = entries.map(|entry| entry.path()).next().expect("the window");
     let text = |path: &std::path::Path| std::ffi::CString::new(path.to_str().unwrap()).unwrap();
     let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&path).unwrap());
     let (window, _file) =
-        trackway_window::Window::open(&text(world.window_dir()), &text(&path), owner, false)
+        trackway_window::Window::open(&text(fixture.window_dir()), &text(&path), owner, false)
             .expect("the window opens");
     // Often enough to fill every slot, wherever the hashes lead.
     for number in 0..8 * trackway_abi::window::EVENTS_MAX {
         let _ = window.intern_event(format!("filler {number}").as_bytes());
     }
-    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert!(recording.messages().contains(" could not be registered"), "{}", recording.messages());
     assert!(recording.messages().contains("hint: remove /dev/shm/"), "{}", recording.messages());
-    let listed = world.trackway(&["list"]).output().unwrap().stdout;
+    let listed = fixture.trackway(&["list"]).output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&listed).contains(" could not be registered"));
 }
 
 #[test]
 fn a_recorder_that_was_stopped_says_so() {
-    let world = World::new("stopped");
-    let mut recorder = world.trackway(&["record", "-o", "trace", "--", "cat"]);
+    let fixture = Fixture::new("stopped");
+    let mut recorder = fixture.trackway(&["record", "-o", "trace", "--", "cat"]);
     recorder.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut recorder = recorder.spawn().unwrap();
-    wait_for("the trace", || world.path("trace/ust").exists());
+    wait_for("the trace", || fixture.path("trace/ust").exists());
     wait_for("the command", || child_of(recorder.id()).is_some());
     send(recorder.id().cast_signed(), libc::SIGSTOP);
     // By the clock: the lease is five seconds.
@@ -355,7 +357,7 @@ fn a_recorder_that_was_stopped_says_so() {
     assert!(before.contains(said) && after.contains(said), "{messages}");
 }
 
-/// The first child of a process.
+/// Returns the first child of a process.
 fn child_of(pid: u32) -> Option<i32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
@@ -364,15 +366,15 @@ fn child_of(pid: u32) -> Option<i32> {
 #[test]
 fn signals_sent_to_the_recorder_reach_the_command() {
     for name in ["TERM", "HUP", "INT", "QUIT", "USR1", "USR2"] {
-        let world = World::new("forwarded");
+        let fixture = Fixture::new("forwarded");
         let script = format!(
             "trap 'echo got {name}; exit 9' {name}; echo ready > ready; \
              while :; do sleep 0.01; done"
         );
-        let mut recorder = world.trackway(&["record", "-q", "-o", "trace", "--", "sh", "-c"]);
+        let mut recorder = fixture.trackway(&["record", "-q", "-o", "trace", "--", "sh", "-c"]);
         trackway_tests::steps::heed_signals(&mut recorder);
         let recorder = Running::start(recorder.arg(&script));
-        wait_for("the trap", || world.path("ready").exists());
+        wait_for("the trap", || fixture.path("ready").exists());
         let signal = match name {
             "TERM" => libc::SIGTERM,
             "HUP" => libc::SIGHUP,
@@ -390,27 +392,27 @@ fn signals_sent_to_the_recorder_reach_the_command() {
 
 #[test]
 fn a_program_with_address_sanitizer_is_recorded() {
-    let world = World::new("asan");
-    std::fs::write(world.path("empty.c"), "int main(void) { return 0; }\n").unwrap();
-    let mut gcc = world.command("gcc");
+    let fixture = Fixture::new("asan");
+    std::fs::write(fixture.path("empty.c"), "int main(void) { return 0; }\n").unwrap();
+    let mut gcc = fixture.command("gcc");
     gcc.args(["-fsanitize=address", "empty.c", "-o", "empty"]).stderr(Stdio::null());
     if !gcc.status().is_ok_and(|status| status.success()) {
         return trackway_tests::skipped("gcc has no AddressSanitizer here");
     }
-    assert!(world.command(world.path("empty")).status().unwrap().success());
-    let program = world.compile("hello", HELLO, true, &["-fsanitize=address"]);
-    let recording = world.record(&["--on", "myapp"], &[program.to_str().unwrap()]);
+    assert!(fixture.command(fixture.path("empty")).status().unwrap().success());
+    let program = fixture.compile("hello", HELLO, true, &["-fsanitize=address"]);
+    let recording = fixture.record(&["--on", "myapp"], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.recorded, 20, "{}", recording.messages());
 }
 
 #[test]
 fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
-    let world = World::new("patterns");
-    let program = world.compile("hello", HELLO, false, &[]);
+    let fixture = Fixture::new("patterns");
+    let program = fixture.compile("hello", HELLO, false, &[]);
     let program = program.to_str().unwrap();
     let said = |options: &[&str], command: &[&str]| {
-        let messages = world.record(options, command).messages();
+        let messages = fixture.record(options, command).messages();
         (
             messages.matches("matches no event").count(),
             messages.matches("matches no known event").count(),
@@ -422,23 +424,23 @@ fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
     assert_eq!(said(&["--on", "other"], &[program]), (1, 0));
     assert_eq!(said(&["--on", "!myapp"], &[program]), (0, 0));
     assert_eq!(said(&["--on", "!myapp"], &["true"]), (0, 0));
-    let nothing = world.record(&["--on", "!*"], &["true"]);
+    let nothing = fixture.record(&["--on", "!*"], &["true"]);
     assert_eq!(nothing.output.status.code(), Some(125));
     assert!(nothing.messages().contains("'!*' excludes all events"), "{}", nothing.messages());
 }
 
 /// RUN a command with `--summary-json`, and others that lose events, are killed, or cannot have the
-/// file. EXPECT the numbers of the summary line, how the command ended, and hints apart from the
-/// rest; and nothing recorded where there is no file.
+/// file. EXPECT the numbers of the summary line, the command's exit status, and hints separately;
+/// and no recording without the file.
 #[test]
 fn a_summary_is_written_as_json() {
-    let world = World::new("summary-json");
-    let program = world.compile("hello", HELLO, false, &[]);
+    let fixture = Fixture::new("summary-json");
+    let program = fixture.compile("hello", HELLO, false, &[]);
     let program = program.to_str().unwrap();
-    let file = world.path("summary.json");
+    let file = fixture.path("summary.json");
     let file = file.to_str().unwrap();
     let recorded = |options: &[&str], command: &[&str]| {
-        let recording = world.record(&[&["--summary-json", file], options].concat(), command);
+        let recording = fixture.record(&[&["--summary-json", file], options].concat(), command);
         let text = std::fs::read_to_string(file).expect("the file");
         let summary: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         (recording, summary)
@@ -455,23 +457,23 @@ fn a_summary_is_written_as_json() {
     let notices = summary["notices"].as_array().expect("notices");
     assert!(notices.iter().any(|notice| notice["hint"].is_string()), "{summary:#}");
     assert!(notices.iter().all(|notice| !notice.to_string().contains("hint: ")), "{summary:#}");
-    let none = world.trackway(&["record", "--summary-json", "none/file", "--", "touch", "ran"]);
+    let none = fixture.trackway(&["record", "--summary-json", "none/file", "--", "touch", "ran"]);
     let output = { none }.output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
-    assert!(!world.path("ran").exists());
+    assert!(!fixture.path("ran").exists());
 }
 
 #[test]
 fn the_usage_shows_the_dashes() {
-    let world = World::new("usage");
-    let output = world.trackway(&["record", "--help"]).output().unwrap();
+    let fixture = Fixture::new("usage");
+    let output = fixture.trackway(&["record", "--help"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("Usage: trackway record [OPTIONS] -- <CMD>...\n"), "{text}");
     assert!(text.contains("sudo"), "{text}");
 }
 
-/// However few there are: a sub-buffer is written before it is full, and the next packet goes on
-/// in the middle of it.
+/// Few events, too: a sub-buffer is written before it is full, and the next packet continues in the
+/// middle of it.
 #[test]
 fn events_reach_the_trace_while_the_program_runs() {
     let source = r#"
@@ -484,10 +486,10 @@ int main(void) {
     return 0;
 }
 "#;
-    let world = World::new("flushed");
-    let program = world.compile("answerer", source, true, &[]);
-    let trace = world.path("trace");
-    let mut recorder = world.trackway(&["record", "-o"]);
+    let fixture = Fixture::new("flushed");
+    let program = fixture.compile("answerer", source, true, &[]);
+    let trace = fixture.path("trace");
+    let mut recorder = fixture.trackway(&["record", "-o"]);
     let mut recorder = recorder
         .arg(&trace)
         .arg("--")
@@ -499,7 +501,7 @@ int main(void) {
         .expect("trackway runs");
     let mut input = recorder.stdin.take().expect("a pipe");
     let ticks = || {
-        let output = world.trackway(&["print"]).arg(&trace).output().expect("trackway runs");
+        let output = fixture.trackway(&["print"]).arg(&trace).output().expect("trackway runs");
         String::from_utf8_lossy(&output.stdout).matches("myapp:tick").count()
     };
     for n in 1..=4 {
@@ -509,13 +511,12 @@ int main(void) {
     drop(input);
     assert!(recorder.wait().expect("it ends").success());
     assert_eq!(ticks(), 4);
-    if let Some(theirs) = world.babeltrace(&trace) {
-        assert_eq!(world.print(&trace), String::from_utf8_lossy(&theirs.stdout));
+    if let Some(theirs) = fixture.babeltrace(&trace) {
+        assert_eq!(fixture.print(&trace), String::from_utf8_lossy(&theirs.stdout));
     }
 }
 
-/// A second after the start and each second: what there is so far, in place of the line before.
-/// Emits on one CPU and then, once it has read something, on another.
+/// Program that emits on one CPU and then, once it has read something, on another.
 const MOVER: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
@@ -546,14 +547,14 @@ int main(void) {
 "#;
 
 #[test]
-fn what_comes_after_a_trace_was_moved_goes_where_it_is() {
+fn events_after_a_trace_was_moved_follow_it() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return trackway_tests::skipped("there is one CPU");
     }
-    let world = World::new("moved");
-    let program = world.compile("mover", MOVER, true, &[]);
-    let (trace, moved) = (world.path("trace"), world.path("moved"));
-    let recorder = world
+    let fixture = Fixture::new("moved");
+    let program = fixture.compile("mover", MOVER, true, &[]);
+    let (trace, moved) = (fixture.path("trace"), fixture.path("moved"));
+    let recorder = fixture
         .trackway(&["record", "-o"])
         .arg(&trace)
         .arg("--")
@@ -562,7 +563,7 @@ fn what_comes_after_a_trace_was_moved_goes_where_it_is() {
         .stderr(Stdio::piped())
         .spawn();
     let mut recorder = recorder.expect("trackway runs");
-    let shown = || world.trackway(&["print"]).arg(&trace).output().expect("it runs");
+    let shown = || fixture.trackway(&["print"]).arg(&trace).output().expect("it runs");
     wait_for("the first event", || {
         String::from_utf8_lossy(&shown().stdout).contains("myapp:before")
     });
@@ -572,7 +573,7 @@ fn what_comes_after_a_trace_was_moved_goes_where_it_is() {
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{messages}");
     // Its second event is the first of its CPU: a file that was not there when the trace was moved.
-    let text = world.print(&moved);
+    let text = fixture.print(&moved);
     assert_eq!((text.matches("before").count(), text.matches("after").count()), (1, 1), "{text}");
     assert!(!trace.exists(), "{messages}");
 }
@@ -595,13 +596,13 @@ int main(void) {
     return 0;
 }
 "#;
-    let world = World::new("status-events");
-    let program = world.compile("ticker", source, true, &[]);
+    let fixture = Fixture::new("status-events");
+    let program = fixture.compile("ticker", source, true, &[]);
     let trackway = build_dir().join("trackway");
     // Each burst is larger than the buffer, so that some are lost.
     let options = "-o trace --buffer-size 16K --sub-buffers 2";
     let line = format!("{} record {options} -- {}", trackway.display(), program.display());
-    let output = world.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+    let output = fixture.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = text.split("\r\u{1b}[K").collect();
     let shown: Vec<Vec<u64>> = lines
@@ -618,7 +619,7 @@ int main(void) {
     assert_eq!(summary.recorded + summary.lost, 26 * 20_000, "{text:?}");
 }
 
-/// The numbers in `1,234 events, 1,234/s, 5 lost, 12.3 KiB`; of the last, its whole part.
+/// Returns the numbers in `1,234 events, 1,234/s, 5 lost, 12.3 KiB`; of the last, its integer part.
 fn status_numbers(line: &str) -> Vec<u64> {
     let number = |word: &str| {
         let digits: String =
@@ -636,17 +637,17 @@ fn the_status_line_shows_on_a_terminal() {
     if !trackway_tests::has("script") {
         return trackway_tests::skipped("script (bsdutils) is not installed");
     }
-    let world = World::new("status-line");
+    let fixture = Fixture::new("status-line");
     let trackway = build_dir().join("trackway");
-    // script(1) gives the command a terminal, whose output it copies.
+    // script(1) gives the command a terminal, and copies its output.
     let line = format!("{} record -o trace -- sleep 2.5", trackway.display());
-    let output = world.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+    let output = fixture.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("\r\u{1b}[Ktrackway: 0 events"), "{text:?}");
     assert!(text.contains("\r\u{1b}[Ktrackway: 0 events recorded, 0 lost"), "cleared: {text:?}");
 }
 
-/// Strings show it by "…", sequences by nothing: so the summary counts them.
+/// Cut strings end with "…", but cut sequences have no mark: so the summary counts them.
 #[test]
 fn records_that_were_cut_are_counted() {
     let source = r#"
@@ -668,42 +669,42 @@ int main(void) {
     return 0;
 }
 "#;
-    let world = World::new("cut");
-    let program = world.compile("cutter", source, true, &[]);
-    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    let fixture = Fixture::new("cut");
+    let program = fixture.compile("cutter", source, true, &[]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     let messages = recording.messages();
     assert_eq!((recording.summary.recorded, recording.summary.lost), (6, 0), "{messages}");
     let line = "trackway: 4 records were cut to fit, the last of myapp:numbers";
     assert!(messages.lines().any(|said| said == line), "{messages}");
-    let text = world.print(&recording.trace);
+    let text = fixture.print(&recording.trace);
     assert_eq!(text.matches("_all_length = 499").count(), 4, "{text}");
     assert!(text.contains("x…\""), "{text}");
     // Too large for a sub-buffer of 4 KiB: lost, so not counted as cut.
     let options = ["--buffer-size", "8K", "--sub-buffers", "2"];
-    let recording = world.record(&options, &[program.to_str().unwrap()]);
+    let recording = fixture.record(&options, &[program.to_str().unwrap()]);
     let messages = recording.messages();
     assert_eq!((recording.summary.recorded, recording.summary.lost), (1, 5), "{messages}");
     assert!(!messages.contains("cut to fit"), "{messages}");
-    // Nothing was cut: nothing is said.
-    let recording = world.record(&[], &["true"]);
+    // Nothing was cut, so there is no message.
+    let recording = fixture.record(&[], &["true"]);
     assert!(!recording.messages().contains("cut to fit"), "{}", recording.messages());
-    // Whoever overwrites has cut more than the trace holds.
+    // A flight recorder has cut more than its trace holds.
     let options = ["--overwrite", "--buffer-size", "32K", "--sub-buffers", "2"];
-    let messages = world.record(&options, &[program.to_str().unwrap()]).messages();
+    let messages = fixture.record(&options, &[program.to_str().unwrap()]).messages();
     let line = "4 records were cut to fit (overwritten ones included), the last of myapp:numbers";
     assert!(messages.contains(line), "{messages}");
 }
 
 #[test]
 fn the_list_shows_events_of_running_processes() {
-    let world = World::new("list");
+    let fixture = Fixture::new("list");
     let text = HELLO.replace("return 0;", "getchar(); return 0;");
     let text = text.replace("#include <stdlib.h>", "#include <stdlib.h>\n#include <stdio.h>");
-    let program = world.compile("lister", &text, true, &[]);
+    let program = fixture.compile("lister", &text, true, &[]);
     let mut child =
-        world.command(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // Another, which calls itself by a number that is somebody else's here.
-    let mut within = world.command("unshare");
+        fixture.command(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    // Another program, in a namespace where its number is that of another process here.
+    let mut within = fixture.command("unshare");
     within.args(["--pid", "--fork"]).arg(&program).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut within = (is_root() && has("unshare")).then(|| within.spawn().unwrap());
     let names = |listed: &str| -> Vec<String> {
@@ -715,7 +716,7 @@ fn the_list_shows_events_of_running_processes() {
     // enough; the list itself shows when that is.
     let mut listed = String::new();
     for _ in 0..200 {
-        let output = world.trackway(&["list"]).output().unwrap();
+        let output = fixture.trackway(&["list"]).output().unwrap();
         listed = String::from_utf8_lossy(&output.stdout).into_owned();
         let is_there = within.is_none() || names(&listed).len() == 2;
         if listed.contains("myapp:request") && is_there {
@@ -732,7 +733,7 @@ fn the_list_shows_events_of_running_processes() {
         "{listed}"
     );
     assert_eq!(names(&listed), vec!["lister"; 1 + usize::from(within.is_some())], "{listed}");
-    let listed_after = world.trackway(&["list"]).output().unwrap().stdout;
+    let listed_after = fixture.trackway(&["list"]).output().unwrap().stdout;
     assert_eq!(names(&String::from_utf8_lossy(&listed_after)), Vec::<String>::new());
     assert!(listed.contains("    myapp:request"), "{listed}");
     assert!(listed.contains("latency_us"), "{listed}");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
-use trackway_tests::{World, copy_program, has, skipped};
+use trackway_tests::{Fixture, copy_program, has, skipped};
 
 /// Prints a line once it runs, and executes its event when its input ends.
 const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
@@ -46,14 +46,14 @@ impl Running {
         assert_eq!(line, expected);
     }
 
-    /// The program, of [`EXECUTING`], executes its event.
+    /// Lets the program of [`EXECUTING`] execute its event.
     fn execute(&mut self) {
         let input = self.0.stdin.as_mut().expect("its input");
         input.write_all(b"once\n").expect("a line");
         self.expect("once\n");
     }
 
-    /// The process as reasons name it.
+    /// Returns the process's text in reasons.
     fn named(&self, program: &Path) -> String {
         let name = program.file_name().expect("a name").to_string_lossy().into_owned();
         format!("{} {name}", self.0.id())
@@ -68,13 +68,13 @@ impl Drop for Running {
     }
 }
 
-fn compile(world: &World, name: &str, flags: &[&str]) -> PathBuf {
-    world.compile(name, WAITING, false, flags)
+fn compile(fixture: &Fixture, name: &str, flags: &[&str]) -> PathBuf {
+    fixture.compile(name, WAITING, false, flags)
 }
 
-/// The reasons that a command gives in this member of its JSON, with the processes that each names.
-fn reasons(world: &World, words: &[&str], member: &str) -> Vec<(String, Vec<u64>)> {
-    let output = world.trackway(&[words, &["--format", "json"]].concat()).output();
+/// Returns the reasons in this member of a command's JSON, each with its processes.
+fn reasons(fixture: &Fixture, words: &[&str], member: &str) -> Vec<(String, Vec<u64>)> {
+    let output = fixture.trackway(&[words, &["--format", "json"]].concat()).output();
     let value: Value = serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
     let pid = |process: &Value| process["pid"].as_u64().expect("a process id");
     let of = |reason: &Value| {
@@ -84,36 +84,37 @@ fn reasons(world: &World, words: &[&str], member: &str) -> Vec<(String, Vec<u64>
     value[member].as_array().expect("reasons").iter().map(of).collect()
 }
 
-/// What `trackway session status s` says of processes of this world, and of all others' nothing.
-fn reasons_of(world: &World, processes: &[&Running]) -> Vec<(String, Vec<u64>)> {
+/// Returns the reasons that `trackway session status s` reports for `processes`, without other
+/// processes.
+fn reasons_of(fixture: &Fixture, processes: &[&Running]) -> Vec<(String, Vec<u64>)> {
     let ours: Vec<u64> = processes.iter().map(|process| process.0.id().into()).collect();
-    let mut found = reasons(world, &["session", "status", "s"], "no-events-because");
+    let mut found = reasons(fixture, &["session", "status", "s"], "no-events-because");
     found.iter_mut().for_each(|(_, pids)| pids.retain(|pid| ours.contains(pid)));
     found.retain(|(_, pids)| !pids.is_empty());
     found
 }
 
-/// What a command prints, on both streams.
-fn talk(world: &World, words: &[&str]) -> String {
-    let output = world.trackway(words).output().expect("trackway runs");
+/// Runs a command; returns both its output streams.
+fn talk(fixture: &Fixture, words: &[&str]) -> String {
+    let output = fixture.trackway(words).output().expect("trackway runs");
     let text = [output.stdout, output.stderr].concat();
     String::from_utf8(text).expect("text")
 }
 
 #[test]
 fn every_command_names_processes_that_have_the_events_but_not_the_library() {
-    let world = World::new("diagnosis");
-    let dynamic = compile(&world, "mute-dynamic", &[]);
-    let fixed = compile(&world, "mute-static", &["-static"]);
-    let without = Running::start(world.command(&dynamic));
-    let static_one = Running::start(world.command(&fixed));
+    let fixture = Fixture::new("diagnosis");
+    let dynamic = compile(&fixture, "mute-dynamic", &[]);
+    let fixed = compile(&fixture, "mute-static", &["-static"]);
+    let without = Running::start(fixture.command(&dynamic));
+    let static_one = Running::start(fixture.command(&fixed));
     let names = [without.named(&dynamic), static_one.named(&fixed)];
     let create = ["session", "create", "s", "-o", "trace", "--on", "mute:*"];
-    talk(&world, &create);
+    talk(&fixture, &create);
     for (words, member) in
         [(&["session", "status", "s"][..], "no-events-because"), (&["list"], "unlisted")]
     {
-        let output = world.trackway(&[words, &["--format", "json"]].concat()).output();
+        let output = fixture.trackway(&[words, &["--format", "json"]].concat()).output();
         let value: serde_json::Value =
             serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
         let reasons = value[member].as_array().expect("reasons");
@@ -132,7 +133,7 @@ fn every_command_names_processes_that_have_the_events_but_not_the_library() {
         &["doctor", "--format", "json"],
     ];
     for words in commands {
-        let messages = talk(&world, words);
+        let messages = talk(&fixture, words);
         let reasons =
             ["such events, but not the library: ", "such events, but are static programs: "];
         for (reason, name) in reasons.iter().zip(&names) {
@@ -145,19 +146,19 @@ fn every_command_names_processes_that_have_the_events_but_not_the_library() {
 
 #[test]
 fn a_misspelt_rule_is_reported_with_the_pattern_that_was_meant() {
-    let world = World::new("diagnosis-rule");
-    let program = compile(&world, "mute-rule", &[]);
-    let _running = Running::start(world.command(&program));
-    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "mute:evnt"]);
-    let messages = talk(&world, &["session", "destroy", "s"]);
+    let fixture = Fixture::new("diagnosis-rule");
+    let program = compile(&fixture, "mute-rule", &[]);
+    let _running = Running::start(fixture.command(&program));
+    talk(&fixture, &["session", "create", "s", "-o", "trace", "--on", "mute:evnt"]);
+    let messages = talk(&fixture, &["session", "destroy", "s"]);
     assert!(messages.contains("did you mean 'mute:event'?"), "{messages}");
 }
 
 #[test]
 fn a_command_that_runs_on_without_an_event_is_explained_once() {
-    let world = World::new("diagnosis-silence");
-    let program = compile(&world, "mute-command", &["-static"]);
-    let mut record = world.trackway(&["record", "-o", "trace", "--"]);
+    let fixture = Fixture::new("diagnosis-silence");
+    let program = compile(&fixture, "mute-command", &["-static"]);
+    let mut record = fixture.trackway(&["record", "-o", "trace", "--"]);
     record.arg(&program).stderr(Stdio::piped());
     let mut running = Running::start(record);
     let errors = BufReader::new(running.0.stderr.take().expect("its messages"));
@@ -173,34 +174,34 @@ fn a_command_that_runs_on_without_an_event_is_explained_once() {
     let count = |text: &str| messages.iter().filter(|line| line.contains(text)).count();
     assert_eq!(count("no event for "), 1, "{messages:?}");
     assert_eq!(count("but are static programs: "), 1, "{messages:?}");
-    assert!(fs::metadata(world.path("trace")).is_ok());
+    assert!(fs::metadata(fixture.path("trace")).is_ok());
 }
 
 #[test]
 fn a_process_whose_events_pass_no_filter_is_not_said_to_execute_none() {
-    let world = World::new("diagnosis-filter");
-    let program = world.compile("loud-filter", EXECUTING, true, &[]);
-    let mut running = Running::start(world.command(&program));
+    let fixture = Fixture::new("diagnosis-filter");
+    let program = fixture.compile("loud-filter", EXECUTING, true, &[]);
+    let mut running = Running::start(fixture.command(&program));
     let create = ["session", "create", "s", "-o", "trace", "--on", "loud:*", "--filter"];
-    talk(&world, &[&create[..], &["loud:event: n > 1000000"]].concat());
+    talk(&fixture, &[&create[..], &["loud:event: n > 1000000"]].concat());
     running.execute();
     let pid = u64::from(running.0.id());
     let expected = vec![("nothing-passed-filters".to_owned(), vec![pid])];
-    assert_eq!(reasons_of(&world, &[&running]), expected);
-    let messages = talk(&world, &["session", "destroy", "s"]);
+    assert_eq!(reasons_of(&fixture, &[&running]), expected);
+    let messages = talk(&fixture, &["session", "destroy", "s"]);
     let sentence = format!("no event of these processes has passed the filters: {pid} loud");
     assert!(messages.contains(&sentence) && !messages.contains("executed"), "{messages}");
 }
 
 #[test]
 fn a_process_whose_events_are_of_another_level_has_no_selected_event() {
-    let world = World::new("diagnosis-level");
-    let program = world.compile("loud-level", EXECUTING, true, &[]);
-    let mut running = Running::start(world.command(&program));
-    fs::write(world.path("s.toml"), LEVELS).expect("a file");
-    talk(&world, &["session", "load", "s.toml"]);
+    let fixture = Fixture::new("diagnosis-level");
+    let program = fixture.compile("loud-level", EXECUTING, true, &[]);
+    let mut running = Running::start(fixture.command(&program));
+    fs::write(fixture.path("s.toml"), LEVELS).expect("a file");
+    talk(&fixture, &["session", "load", "s.toml"]);
     running.execute();
-    let found = reasons(&world, &["session", "status", "s"], "no-events-because");
+    let found = reasons(&fixture, &["session", "status", "s"], "no-events-because");
     assert_eq!(found, [("no-such-event".to_owned(), vec![])]);
 }
 
@@ -210,21 +211,21 @@ const LEVELS: &str = "name = \"s\"\noutput = \"trace\"\n[[channel]]\n\
 
 #[test]
 fn a_process_that_the_process_rules_exclude_is_not_said_to_execute_none() {
-    let world = World::new("diagnosis-pid");
+    let fixture = Fixture::new("diagnosis-pid");
     let [program, silent] = ["loud-pid", "silent-pid"].map(|name| {
         let text = if name == "loud-pid" { EXECUTING } else { SILENT };
-        world.compile(name, text, true, &[])
+        fixture.compile(name, text, true, &[])
     });
-    let mut a = Running::start(world.command(&program));
-    let b = Running::start(world.command(&program));
-    let c = Running::start(world.command(&silent));
+    let mut a = Running::start(fixture.command(&program));
+    let b = Running::start(fixture.command(&program));
+    let c = Running::start(fixture.command(&silent));
     let [pid_of_a, pid_of_b, pid_of_c] = [&a, &b, &c].map(|one| one.0.id().to_string());
     let mut diagnosis = |words: &[&str]| {
         let create = ["session", "create", "s", "-o", "trace", "--on", "loud:*"];
-        talk(&world, &[&create[..], words].concat());
+        talk(&fixture, &[&create[..], words].concat());
         a.execute();
-        let found = reasons_of(&world, &[&a, &b, &c]);
-        talk(&world, &["session", "destroy", "s"]);
+        let found = reasons_of(&fixture, &[&a, &b, &c]);
+        talk(&fixture, &["session", "destroy", "s"]);
         found
     };
     let [a_id, b_id] = [&pid_of_a, &pid_of_b].map(|pid| pid.parse::<u64>().expect("a number"));
@@ -243,32 +244,32 @@ const SILENT: &str = "#include <stdio.h>\n\
 
 #[test]
 fn a_process_in_another_window_is_named_as_such() {
-    let world = World::new("diagnosis-window");
-    let other = World::new("diagnosis-other-window");
-    let program = world.compile("loud-window", EXECUTING, true, &[]);
+    let fixture = Fixture::new("diagnosis-window");
+    let other = Fixture::new("diagnosis-other-window");
+    let program = fixture.compile("loud-window", EXECUTING, true, &[]);
     let mut outside = Running::start(other.command(&program));
-    let inside = Running::start(world.command(&program));
-    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
+    let inside = Running::start(fixture.command(&program));
+    talk(&fixture, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
     outside.execute();
-    let found = reasons_of(&world, &[&outside, &inside]);
+    let found = reasons_of(&fixture, &[&outside, &inside]);
     let [outside, inside] = [&outside, &inside].map(|one| vec![u64::from(one.0.id())]);
     let expected = [("other-window", outside), ("not-executed", inside.clone())];
     assert_eq!(found, expected.map(|(code, pids)| (code.to_owned(), pids)));
-    // Nothing is claimed by who looks into another window than the session's.
-    let mut status = world.trackway(&["session", "status", "s"]);
+    // A command with another window than the session's gives no reasons.
+    let mut status = fixture.trackway(&["session", "status", "s"]);
     let output = status.env("TRACKWAY_WINDOW_DIR", other.window_dir()).output();
     let text = String::from_utf8(output.expect("it runs").stdout).expect("text");
     assert!(text.contains("session s") && !text.contains("no events"), "{text}");
-    let messages = talk(&world, &["session", "destroy", "s"]);
+    let messages = talk(&fixture, &["session", "destroy", "s"]);
     let hint = "give session and programs the same TRACKWAY_WINDOW_DIR";
     assert!(messages.contains("use another window") && messages.contains(hint), "{messages}");
 }
 
 #[test]
 fn a_command_whose_events_pass_no_filter_is_explained_so() {
-    let world = World::new("diagnosis-record");
-    let program = world.compile("loud-record", EXECUTING, true, &[]);
-    let mut record = world.trackway(&["record", "-o", "trace", "--filter", "n > 1000000", "--"]);
+    let fixture = Fixture::new("diagnosis-record");
+    let program = fixture.compile("loud-record", EXECUTING, true, &[]);
+    let mut record = fixture.trackway(&["record", "-o", "trace", "--filter", "n > 1000000", "--"]);
     record.arg(&program).stderr(Stdio::piped());
     let mut running = Running::start(record);
     running.execute();
@@ -290,32 +291,32 @@ fn a_process_inside_valgrind_is_not_called_static() {
     if !has("valgrind") {
         return skipped("valgrind is not installed");
     }
-    let world = World::new("diagnosis-valgrind");
-    let program = world.compile("loud-valgrind", EXECUTING, true, &[]);
-    let mut valgrind = world.command("valgrind");
+    let fixture = Fixture::new("diagnosis-valgrind");
+    let program = fixture.compile("loud-valgrind", EXECUTING, true, &[]);
+    let mut valgrind = fixture.command("valgrind");
     valgrind.args(["--tool=none", "-q"]).arg(&program);
     let running = Running::start(valgrind);
-    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
+    talk(&fixture, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
     let pid = u64::from(running.0.id());
-    assert_eq!(reasons_of(&world, &[&running]), [("not-executed".to_owned(), vec![pid])]);
-    let unlisted = reasons(&world, &["list"], "unlisted");
+    assert_eq!(reasons_of(&fixture, &[&running]), [("not-executed".to_owned(), vec![pid])]);
+    let unlisted = reasons(&fixture, &["list"], "unlisted");
     assert!(unlisted.iter().all(|(_, pids)| !pids.contains(&pid)), "{unlisted:?}");
-    let listed = talk(&world, &["list"]);
+    let listed = talk(&fixture, &["list"]);
     assert_eq!(listed.matches(&pid.to_string()).count(), 1, "{listed}");
-    let doctor = talk(&world, &["doctor", "--format", "json"]);
+    let doctor = talk(&fixture, &["doctor", "--format", "json"]);
     assert!(!doctor.contains(&format!("{pid} ")), "{doctor}");
 }
 
 #[test]
 fn a_process_that_has_a_file_mapped_whose_name_is_not_text_is_named() {
-    let world = World::new("diagnosis-name");
-    let program = compile(&world, "mute-name", &[]);
-    let other = world.path("").join(OsStr::from_bytes(b"mute-\xff"));
+    let fixture = Fixture::new("diagnosis-name");
+    let program = compile(&fixture, "mute-name", &[]);
+    let other = fixture.path("").join(OsStr::from_bytes(b"mute-\xff"));
     copy_program(&program, &other);
-    let running = Running::start(world.command(&other));
-    talk(&world, &["session", "create", "s", "-o", "trace", "--on", "mute:*"]);
+    let running = Running::start(fixture.command(&other));
+    talk(&fixture, &["session", "create", "s", "-o", "trace", "--on", "mute:*"]);
     let pid = u64::from(running.0.id());
-    assert_eq!(reasons_of(&world, &[&running]), [("without-library".to_owned(), vec![pid])]);
-    let messages = talk(&world, &["session", "destroy", "s"]);
+    assert_eq!(reasons_of(&fixture, &[&running]), [("without-library".to_owned(), vec![pid])]);
+    let messages = talk(&fixture, &["session", "destroy", "s"]);
     assert!(messages.contains(&format!("{pid} mute-\u{fffd}")), "{messages}");
 }

@@ -1,5 +1,5 @@
-//! Where programs are traced: full, small and missing file systems, limits, windows that are not
-//! what they should be, recorders that stand still. The program runs on; what was lost is said.
+//! Environments of traced programs: full, small and missing file systems, limits, damaged windows,
+//! suspended recorders. The program runs on, and losses are reported.
 //!
 //! Mounts are made in private namespaces of child processes and end with them. No program may be
 //! ended by a signal of our making, so every exit status is checked.
@@ -14,43 +14,44 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
-use trackway_tests::{Recording, World, is_lockless, is_root, skipped};
+use trackway_tests::{Fixture, Recording, is_lockless, is_root, skipped};
 
-/// Where a program of steps runs.
-struct Place {
-    world: World,
+/// Environment in which a program of steps runs.
+struct EnvironmentTest {
+    fixture: Fixture,
     steps: Steps,
     program: PathBuf,
     trace: PathBuf,
 }
 
-impl Place {
+impl EnvironmentTest {
     fn new(name: &str) -> Self {
-        let world = World::new(name);
-        let steps = Steps::new(&world, "steps");
-        let program = world.compile_file("lives/processes.c", true, &[]);
-        let trace = world.path("trace");
-        Self { world, steps, program, trace }
+        let fixture = Fixture::new(name);
+        let steps = Steps::new(&fixture, "steps");
+        let program = fixture.compile_file("lives/processes.c", true, &[]);
+        let trace = fixture.path("trace");
+        Self { fixture, steps, program, trace }
     }
 
-    /// The same place for another recording.
+    /// Prepares another recording.
     fn again(self) -> Self {
-        let steps = Steps::new(&self.world, "steps");
-        let trace = self.world.path("trace-again");
+        let steps = Steps::new(&self.fixture, "steps");
+        let trace = self.fixture.path("trace-again");
         Self { steps, trace, ..self }
     }
 
-    /// The same place with the trace somewhere else.
+    /// Moves the trace to another folder.
     fn with_trace(self, trace: PathBuf) -> Self {
         Self { trace, ..self }
     }
 
-    /// `trackway record OPTIONS -- PROGRAM ARGUMENTS`, behind another program where one is given.
+    /// Returns `trackway record OPTIONS -- PROGRAM ARGUMENTS`, through a wrapper where one is
+    /// given.
     fn recorder(&self, wrapper: &[&str], options: &[&str], arguments: &[&str]) -> Command {
         let mut command = vec![self.program.to_str().expect("a path of text")];
         command.extend(arguments);
-        let recorder = self.world.recorder(&self.steps, &self.trace, options, &command);
-        behind(wrapper, recorder)
+        let recorder = self.fixture.recorder(&self.steps, &self.trace, options, &command);
+        wrapped(wrapper, recorder)
     }
 
     fn record(&self, wrapper: &[&str], options: &[&str], arguments: &[&str]) -> Recording {
@@ -64,19 +65,19 @@ impl Place {
         recording
     }
 
-    /// The program without a recorder: it must run as if there were no Trackway.
+    /// Runs the program without a recorder, which must make no difference to it.
     fn runs_alone(&self, wrapper: &[&str]) {
-        let steps = Steps::new(&self.world, "steps-alone");
-        let mut alone = self.world.command(&self.program);
+        let steps = Steps::new(&self.fixture, "steps-alone");
+        let mut alone = self.fixture.command(&self.program);
         alone.args(["steps", "10", "7"]).env("STEPS", steps.path());
-        let output = Running::start(&mut behind(wrapper, alone)).finish();
+        let output = Running::start(&mut wrapped(wrapper, alone)).finish();
         let messages = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(7), "{}: {messages}", output.status);
         assert_eq!(messages, "");
         assert_eq!(steps.counts().completed(), 10);
     }
 
-    /// A recording that must not have begun: status 125, a reason, and no command.
+    /// Checks that a recording is refused: status 125, a reason, and no command.
     fn is_refused(&self, wrapper: &[&str], options: &[&str], reason: &str) {
         let recording = self.record(wrapper, options, &["steps", "10"]);
         assert_eq!(recording.output.status.code(), Some(125), "{}", about(&recording));
@@ -84,17 +85,17 @@ impl Place {
         assert_eq!(self.steps.counts().emitted(), 0, "the command ran: {}", about(&recording));
     }
 
-    /// A recording with the program's own status, whose numbers add up.
+    /// Makes a recording with the program's own exit status, whose counts must add up.
     fn is_recorded(&self, wrapper: &[&str], options: &[&str], count: &str) -> Recording {
         let recording = self.record(wrapper, options, &["steps", count, "7"]);
         assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
-        self.steps.check(&self.world, &recording);
+        self.steps.check(&self.fixture, &recording);
         recording
     }
 
-    /// Where the window is.
+    /// Returns the path of the window.
     fn window(&self) -> PathBuf {
-        let mut found = fs::read_dir(self.world.window_dir()).expect("the window's folder");
+        let mut found = fs::read_dir(self.fixture.window_dir()).expect("the window's folder");
         found.next().expect("a window").expect("its entry").path()
     }
 }
@@ -103,8 +104,8 @@ fn about(recording: &Recording) -> String {
     format!("{}: {}", recording.output.status, recording.messages())
 }
 
-/// `command` behind another program, with everything that was set for it.
-fn behind(wrapper: &[&str], command: Command) -> Command {
+/// Returns `command` run by a wrapper, with its environment and folder.
+fn wrapped(wrapper: &[&str], command: Command) -> Command {
     let Some((first, rest)) = wrapper.split_first() else { return command };
     let mut all = Command::new(first);
     all.args(rest).arg(command.get_program()).args(command.get_args());
@@ -120,8 +121,8 @@ fn behind(wrapper: &[&str], command: Command) -> Command {
     all
 }
 
-/// The wrapper that runs a command in a mount namespace of its own, after the shell commands
-/// `setup`; `None` (said so) where that cannot be had.
+/// Returns the wrapper that runs a command in a mount namespace of its own, after the shell
+/// commands `setup`; or `None`, after printing the reason, where that is impossible.
 fn in_namespace(setup: &str) -> Option<Vec<String>> {
     let options: &[&str] = if is_root() { &["-m"] } else { &["-r", "-m"] };
     let probe = Command::new("unshare").args(options).arg("true").output();
@@ -136,7 +137,7 @@ fn in_namespace(setup: &str) -> Option<Vec<String>> {
     Some(wrapper)
 }
 
-/// The same with a tmpfs of these options where the window will be.
+/// Does the same with a tmpfs of these options in place of the window folder.
 fn on_tmpfs(options: &str) -> Option<Vec<String>> {
     in_namespace(&format!(
         "mount -t tmpfs -o {options} trackway-test-window \"$TRACKWAY_WINDOW_DIR\""
@@ -149,17 +150,17 @@ fn words(wrapper: &[String]) -> Vec<&str> {
 
 #[test]
 fn a_file_system_without_room_for_a_window_is_said() {
-    let place = Place::new("no-room");
+    let test = EnvironmentTest::new("no-room");
     let Some(wrapper) = on_tmpfs("size=1M") else { return };
-    place.runs_alone(&words(&wrapper));
-    place.is_refused(&words(&wrapper), &[], "No space");
+    test.runs_alone(&words(&wrapper));
+    test.is_refused(&words(&wrapper), &[], "No space");
 }
 
 #[test]
 fn a_size_that_does_not_fit_is_refused_before_the_command_starts() {
-    let place = Place::new("no-size");
+    let test = EnvironmentTest::new("no-size");
     let Some(wrapper) = on_tmpfs("size=8M") else { return };
-    place.is_refused(&words(&wrapper), &["--buffer-size", "16M"], "pace");
+    test.is_refused(&words(&wrapper), &["--buffer-size", "16M"], "pace");
 }
 
 /// Starts a busy program with its window on `wrapper`'s file system, lets `meddle` do so with the
@@ -167,22 +168,22 @@ fn a_size_that_does_not_fit_is_refused_before_the_command_starts() {
 fn lose_events(name: &str, wrapper: &[String], options: &[&str], meddle: impl Fn(&Path)) {
     /// More than the buffers of any of these tests can take.
     const EVENTS: u64 = 100_000;
-    let place = Place::new(name);
-    let mut recorder = place.recorder(&words(wrapper), options, &["busy", "0"]);
+    let test = EnvironmentTest::new(name);
+    let mut recorder = test.recorder(&words(wrapper), options, &["busy", "0"]);
     let recorder = Running::start(&mut recorder);
-    place.steps.wait_ready(1);
-    let root = PathBuf::from(format!("/proc/{}/root", place.steps.pid()));
-    let folder = place.world.window_dir().strip_prefix("/").expect("an absolute path");
+    test.steps.wait_ready(1);
+    let root = PathBuf::from(format!("/proc/{}/root", test.steps.pid()));
+    let folder = test.fixture.window_dir().strip_prefix("/").expect("an absolute path");
     meddle(&root.join(folder));
     // Much shorter than its lease.
     recorder.signal(libc::SIGSTOP);
-    place.steps.wait_more(EVENTS);
+    test.steps.wait_more(EVENTS);
     recorder.signal(libc::SIGCONT);
-    place.steps.wait_more(EVENTS);
-    place.steps.stop();
-    let recording = place.recording(recorder.finish());
+    test.steps.wait_more(EVENTS);
+    test.steps.stop();
+    let recording = test.recording(recorder.finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
-    place.steps.check(&place.world, &recording);
+    test.steps.check(&test.fixture, &recording);
     assert!(recording.summary.lost > 0, "the test lost nothing: {}", about(&recording));
 }
 
@@ -210,41 +211,41 @@ fn a_file_system_that_fills_up_meanwhile_costs_events_not_the_program() {
 
 #[test]
 fn the_real_dev_shm_may_be_64_mib_and_noexec() {
-    let place = Place::new("dev-shm");
+    let test = EnvironmentTest::new("dev-shm");
     let setup = "mount -t tmpfs -o size=64M,noexec,nosuid,nodev trackway-test-shm /dev/shm\n\
                  unset TRACKWAY_WINDOW_DIR";
     let Some(wrapper) = in_namespace(setup) else { return };
-    let recording = place.is_recorded(&words(&wrapper), &[], "20000");
+    let recording = test.is_recorded(&words(&wrapper), &[], "20000");
     assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
 }
 
 #[test]
 fn without_dev_shm_the_program_runs_and_the_recorder_says_why_it_does_not() {
-    let place = Place::new("absent");
+    let test = EnvironmentTest::new("absent");
     let gone = ["env", "TRACKWAY_WINDOW_DIR=/nonexistent/trackway-test-none"];
-    place.runs_alone(&gone);
-    place.is_refused(&gone, &[], "No such file");
+    test.runs_alone(&gone);
+    test.is_refused(&gone, &[], "No such file");
     let Some(wrapper) = on_tmpfs("size=16M,ro") else { return };
-    place.runs_alone(&words(&wrapper));
-    place.is_refused(&words(&wrapper), &[], "Read-only");
+    test.runs_alone(&words(&wrapper));
+    test.is_refused(&words(&wrapper), &[], "Read-only");
 }
 
 #[test]
 fn a_truncated_window_is_replaced() {
     for bytes in [0, 4096, 2 << 20] {
-        let place = Place::new("truncated");
-        // Recordings of before made the window, and made it longer than it will be: it is not made
-        // compact while somebody has it open.
-        place.is_recorded(&[], &[], "1000");
-        let file = fs::OpenOptions::new().write(true).open(place.window()).expect("the window");
-        let place = place.again();
-        place.is_recorded(&[], &[], "1000");
-        let before = fs::metadata(place.window()).expect("the window").len();
+        let test = EnvironmentTest::new("truncated");
+        // An earlier recording made the window, longer than the next one needs: a window is not
+        // compacted while a process has it open.
+        test.is_recorded(&[], &[], "1000");
+        let file = fs::OpenOptions::new().write(true).open(test.window()).expect("the window");
+        let test = test.again();
+        test.is_recorded(&[], &[], "1000");
+        let before = fs::metadata(test.window()).expect("the window").len();
         assert!(before > 2 << 20, "{before}");
         file.set_len(bytes).expect("it is ours");
-        place.runs_alone(&[]);
-        let place = place.again();
-        let recording = place.is_recorded(&[], &[], "1000");
+        test.runs_alone(&[]);
+        let test = test.again();
+        let recording = test.is_recorded(&[], &[], "1000");
         assert!(recording.messages().contains("truncated"), "{}", about(&recording));
     }
 }
@@ -253,7 +254,7 @@ fn a_truncated_window_is_replaced() {
 type Spoil = fn(&Path);
 
 #[test]
-fn what_cannot_be_a_window_is_refused_and_said() {
+fn files_that_cannot_be_windows_are_refused_with_a_message() {
     let spoils: [(&str, Spoil); 3] = [
         ("Is a directory", |path| fs::create_dir(path).expect("a folder")),
         ("symbolic links", |path| {
@@ -267,11 +268,11 @@ fn what_cannot_be_a_window_is_refused_and_said() {
         }),
     ];
     for (reason, spoil) in spoils {
-        let place = Place::new("no-window");
-        let path = window_path(&place.world);
+        let test = EnvironmentTest::new("no-window");
+        let path = window_path(&test.fixture);
         spoil(&path);
-        place.runs_alone(&[]);
-        place.is_refused(&[], &[], reason);
+        test.runs_alone(&[]);
+        test.is_refused(&[], &[], reason);
         assert!(path.symlink_metadata().is_ok(), "{reason}: it was removed");
     }
 }
@@ -288,12 +289,12 @@ fn a_damaged_window_is_put_aside_and_said() {
         },
     ];
     for spoil in spoils {
-        let place = Place::new("damaged");
-        spoil(&window_path(&place.world));
-        place.runs_alone(&[]);
-        let recording = place.is_recorded(&[], &[], "1000");
+        let test = EnvironmentTest::new("damaged");
+        spoil(&window_path(&test.fixture));
+        test.runs_alone(&[]);
+        let recording = test.is_recorded(&[], &[], "1000");
         assert!(recording.messages().contains("damaged"), "{}", about(&recording));
-        let files = fs::read_dir(place.world.window_dir()).expect("the folder").count();
+        let files = fs::read_dir(test.fixture.window_dir()).expect("the folder").count();
         assert_eq!(files, 2, "the damaged one was kept");
     }
 }
@@ -303,12 +304,12 @@ fn the_window_of_another_user_is_refused() {
     if !is_root() {
         return skipped("only root can give files away");
     }
-    let place = Place::new("foreign");
-    let path = window_path(&place.world);
+    let test = EnvironmentTest::new("foreign");
+    let path = window_path(&test.fixture);
     write_private(&path, &vec![0; 4 << 20]);
     std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("root may");
-    place.runs_alone(&[]);
-    place.is_refused(&[], &[], "window");
+    test.runs_alone(&[]);
+    test.is_refused(&[], &[], "window");
 }
 
 fn write_private(path: &Path, bytes: &[u8]) {
@@ -316,12 +317,12 @@ fn write_private(path: &Path, bytes: &[u8]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
 
-/// Where the window will be: a program that starts makes it, and shows.
-fn window_path(world: &World) -> PathBuf {
-    let mut list = world.trackway(&["record", "-q", "-o", "first", "--", "true"]);
+/// Returns the path that the window will have: a program makes its window when it starts.
+fn window_path(fixture: &Fixture) -> PathBuf {
+    let mut list = fixture.trackway(&["record", "-q", "-o", "first", "--", "true"]);
     let output = list.output().expect("trackway runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut found = fs::read_dir(world.window_dir()).expect("the window's folder");
+    let mut found = fs::read_dir(fixture.window_dir()).expect("the window's folder");
     let path = found.next().expect("a window").expect("its entry").path();
     fs::remove_file(&path).expect("it is ours");
     path
@@ -333,74 +334,74 @@ fn address_space_may_be_limited() {
         return;
     }
     for limit in ["--as=67108864", "--as=268435456", "--as=1073741824"] {
-        let place = Place::new("address-space");
-        let mut recorder = place.world.recorder(
-            &place.steps,
-            &place.trace,
+        let test = EnvironmentTest::new("address-space");
+        let mut recorder = test.fixture.recorder(
+            &test.steps,
+            &test.trace,
             &[],
-            &["prlimit", limit, place.program.to_str().unwrap(), "steps", "20000", "7"],
+            &["prlimit", limit, test.program.to_str().unwrap(), "steps", "20000", "7"],
         );
-        let recording = place.recording(Running::start(&mut recorder).finish());
+        let recording = test.recording(Running::start(&mut recorder).finish());
         assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
-        place.steps.check(&place.world, &recording);
+        test.steps.check(&test.fixture, &recording);
     }
-    // More than the program can map: it records what it can, and counts the rest.
-    let place = Place::new("address-space-lost");
-    let program = place.program.to_str().unwrap();
+    // More than the program can map: it records as much as it can, and counts the rest.
+    let test = EnvironmentTest::new("address-space-lost");
+    let program = test.program.to_str().unwrap();
     let command = ["prlimit", "--as=41943040", program, "steps", "900000", "7"];
     let options = ["--buffer-size", "32M"];
-    let mut recorder = place.world.recorder(&place.steps, &place.trace, &options, &command);
-    let recording = place.recording(Running::start(&mut recorder).finish());
+    let mut recorder = test.fixture.recorder(&test.steps, &test.trace, &options, &command);
+    let recording = test.recording(Running::start(&mut recorder).finish());
     assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
-    place.steps.check(&place.world, &recording);
+    test.steps.check(&test.fixture, &recording);
     assert!(recording.summary.lost > 0, "{}", about(&recording));
     // The recorder, too.
-    let place = Place::new("address-space-all");
-    place.runs_alone(&["prlimit", "--as=33554432"]);
-    place.is_recorded(&["prlimit", "--as=1073741824"], &[], "20000");
+    let test = EnvironmentTest::new("address-space-all");
+    test.runs_alone(&["prlimit", "--as=33554432"]);
+    test.is_recorded(&["prlimit", "--as=1073741824"], &[], "20000");
 }
 
 #[test]
 fn file_sizes_of_the_program_may_be_limited() {
     for limit in ["--fsize=0", "--fsize=1048576"] {
-        let place = Place::new("file-size");
-        place.runs_alone(&["prlimit", limit]);
-        let mut recorder = place.world.recorder(
-            &place.steps,
-            &place.trace,
+        let test = EnvironmentTest::new("file-size");
+        test.runs_alone(&["prlimit", limit]);
+        let mut recorder = test.fixture.recorder(
+            &test.steps,
+            &test.trace,
             &[],
-            &["prlimit", limit, place.program.to_str().unwrap(), "fork", "20", "7"],
+            &["prlimit", limit, test.program.to_str().unwrap(), "fork", "20", "7"],
         );
-        let recording = place.recording(Running::start(&mut recorder).finish());
+        let recording = test.recording(Running::start(&mut recorder).finish());
         assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
-        place.steps.check(&place.world, &recording);
+        test.steps.check(&test.fixture, &recording);
         assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
     }
 }
 
 #[test]
 fn file_sizes_of_the_recorder_may_be_limited() {
-    let place = Place::new("file-size-0");
-    place.is_refused(&["prlimit", "--fsize=0"], &[], "too large");
+    let test = EnvironmentTest::new("file-size-0");
+    test.is_refused(&["prlimit", "--fsize=0"], &[], "too large");
     // Enough for the window, too little for a stream.
-    let place = Place::new("file-size-16m");
+    let test = EnvironmentTest::new("file-size-16m");
     let limited = ["prlimit", "--fsize=16777216", "taskset", "-c", "0"];
-    let recording = place.record(&limited, &[], &["steps", "900000", "7"]);
+    let recording = test.record(&limited, &[], &["steps", "900000", "7"]);
     assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
-    assert_eq!(place.steps.counts().completed(), 900_000, "{}", about(&recording));
+    assert_eq!(test.steps.counts().completed(), 900_000, "{}", about(&recording));
     assert!(recording.messages().contains("too large"), "{}", about(&recording));
 }
 
 #[test]
 fn file_sizes_of_commands_that_write_may_be_limited() {
-    let place = Place::new("file-size-commands");
-    place.is_recorded(&[], &[], "20000");
-    let trace = place.trace.to_str().expect("a path of text");
-    let output = place.world.path("output");
+    let test = EnvironmentTest::new("file-size-commands");
+    test.is_recorded(&[], &[], "20000");
+    let trace = test.trace.to_str().expect("a path of text");
+    let output = test.fixture.path("output");
     for command in [&["trim"][..], &["merge"], &["print"]] {
-        let mut writer = place.world.trackway(command);
+        let mut writer = test.fixture.trackway(command);
         writer.args([trace, "-o"]).arg(&output);
-        let written = behind(&["prlimit", "--fsize=65536"], writer).output().expect("it runs");
+        let written = wrapped(&["prlimit", "--fsize=65536"], writer).output().expect("it runs");
         let messages = String::from_utf8_lossy(&written.stderr);
         assert_eq!(written.status.code(), Some(2), "{command:?}: {}: {messages}", written.status);
         assert!(messages.contains("File too large"), "{command:?}: {messages}");
@@ -410,10 +411,10 @@ fn file_sizes_of_commands_that_write_may_be_limited() {
 
 #[test]
 fn the_command_has_the_signals_that_it_would_have_had() {
-    let world = World::new("signals");
+    let fixture = Fixture::new("signals");
     let grep = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"];
-    let alone = world.command(grep[0]).args(&grep[1..]).output().expect("grep runs");
-    let recording = world.record(&["-q"], &grep);
+    let alone = fixture.command(grep[0]).args(&grep[1..]).output().expect("grep runs");
+    let recording = fixture.record(&["-q"], &grep);
     // Signals 1 to 31: the C library uses the next two for itself.
     let sets = |output: &[u8]| -> Vec<u64> {
         let text = String::from_utf8_lossy(output);
@@ -427,46 +428,46 @@ fn the_command_has_the_signals_that_it_would_have_had() {
 #[test]
 fn descriptors_of_the_recorder_may_be_few() {
     for limit in ["--nofile=8", "--nofile=16"] {
-        let place = Place::new("descriptors");
-        let recording = place.record(&["prlimit", limit], &[], &["steps", "1000", "7"]);
+        let test = EnvironmentTest::new("descriptors");
+        let recording = test.record(&["prlimit", limit], &[], &["steps", "1000", "7"]);
         if recording.output.status.code() == Some(125) {
             assert!(recording.messages().contains("Too many open files"), "{}", about(&recording));
-            assert_eq!(place.steps.counts().emitted(), 0);
+            assert_eq!(test.steps.counts().emitted(), 0);
         } else {
             assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
-            place.steps.check(&place.world, &recording);
+            test.steps.check(&test.fixture, &recording);
         }
     }
 }
 
 #[test]
 fn a_full_disk_is_said_and_the_program_runs_on() {
-    let place = Place::new("disk-full");
-    let output = place.world.path("output");
+    let test = EnvironmentTest::new("disk-full");
+    let output = test.fixture.path("output");
     fs::create_dir(&output).expect("a folder");
     let setup = format!("mount -t tmpfs -o size=256k trackway-test-out '{}'", output.display());
     let Some(wrapper) = in_namespace(&setup) else { return };
-    let place = place.with_trace(output.join("trace"));
-    let recording = place.record(&words(&wrapper), &[], &["steps", "200000", "7"]);
+    let test = test.with_trace(output.join("trace"));
+    let recording = test.record(&words(&wrapper), &[], &["steps", "200000", "7"]);
     assert!(recording.messages().contains("No space"), "{}", about(&recording));
     assert!(recording.output.status.code().is_some(), "{}", about(&recording));
     assert_ne!(recording.output.status.code(), Some(0), "{}", about(&recording));
-    assert_eq!(place.steps.counts().completed(), 200_000, "the program ran to its end");
+    assert_eq!(test.steps.counts().completed(), 200_000, "the program ran to its end");
 }
 
 #[test]
 fn an_output_folder_that_cannot_be_made_is_refused_before_the_command_starts() {
-    let place = Place::new("no-output");
-    let file = place.world.path("file");
+    let test = EnvironmentTest::new("no-output");
+    let file = test.fixture.path("file");
     fs::write(&file, "").expect("a file");
-    let place = place.with_trace(file.join("trace"));
-    place.is_refused(&[], &[], "file/trace");
+    let test = test.with_trace(file.join("trace"));
+    test.is_refused(&[], &[], "file/trace");
     let Some(wrapper) = in_namespace("mount -t tmpfs -o ro trackway-test-out /mnt") else { return };
-    let place = place.with_trace("/mnt/trace".into());
-    place.is_refused(&words(&wrapper), &[], "/mnt/trace");
+    let test = test.with_trace("/mnt/trace".into());
+    test.is_refused(&words(&wrapper), &[], "/mnt/trace");
 }
 
-/// Numbers for the scribbler: xorshift, the same in every run.
+/// Numbers for the writer of garbage: xorshift, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -484,10 +485,10 @@ fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
     for (seed, from, to) in
         [(1, 0, u64::MAX), (2, 0, 4096), (3, 4096, 2 << 20), (4, 2 << 20, 5 << 19)]
     {
-        let place = Place::new("scribbled");
-        let mut recorder = Running::start(&mut place.recorder(&[], &[], &["busy", "0"]));
-        place.steps.wait_ready(1);
-        let file = fs::OpenOptions::new().write(true).open(place.window()).expect("the window");
+        let test = EnvironmentTest::new("scribbled");
+        let mut recorder = Running::start(&mut test.recorder(&[], &[], &["busy", "0"]));
+        test.steps.wait_ready(1);
+        let file = fs::OpenOptions::new().write(true).open(test.window()).expect("the window");
         let to = to.min(file.metadata().expect("its length").len());
         let mut random = Random(seed * 0x9e37_79b9);
         let begin = Instant::now();
@@ -501,17 +502,17 @@ fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
             };
             file.write_all_at(&value.to_le_bytes(), at & !7).expect("the window is ours");
         }
-        place.steps.stop();
+        test.steps.stop();
         let output = recorder.finish();
-        let recording = place.recording(output);
+        let recording = test.recording(output);
         assert!(recording.output.status.signal().is_none(), "seed {seed}: {}", about(&recording));
-        let counts = place.steps.counts();
+        let counts = test.steps.counts();
         assert_eq!(counts.started, counts.returned, "seed {seed}: the program ended early");
         assert!(recording.messages().contains("trackway: "), "seed {seed}: it says something");
         assert!(!recording.messages().contains("panicked"), "seed {seed}: {}", about(&recording));
         // What is left can be read, or a reason is given.
-        let mut print = place.world.trackway(&["print"]);
-        let print = Running::start(print.arg(&place.trace)).finish();
+        let mut print = test.fixture.trackway(&["print"]);
+        let print = Running::start(print.arg(&test.trace)).finish();
         assert!(
             print.status.success() || !print.stderr.is_empty(),
             "seed {seed}: {}",
@@ -523,37 +524,38 @@ fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
 
 #[test]
 fn a_window_truncated_under_the_recorder_ends_the_recording_with_a_message() {
-    let place = Place::new("cut");
+    let test = EnvironmentTest::new("cut");
     let script = "truncate -s 0 \"$TRACKWAY_WINDOW_DIR\"/trackway-*; sleep 0.3; exit 7";
-    let mut recorder = place.world.recorder(&place.steps, &place.trace, &[], &["sh", "-c", script]);
-    let recording = place.recording(Running::start(&mut recorder).finish());
+    let mut recorder = test.fixture.recorder(&test.steps, &test.trace, &[], &["sh", "-c", script]);
+    let recording = test.recording(Running::start(&mut recorder).finish());
     assert!(recording.output.status.signal().is_none(), "{}", about(&recording));
     assert!(recording.messages().contains("truncated"), "{}", about(&recording));
 }
 
 #[test]
 fn a_recorder_that_stood_still_goes_on_recording() {
-    let place = Place::new("stopped");
-    let recorder = Running::start(&mut place.recorder(&[], &[], &["busy", "20"]));
-    place.steps.wait_ready(1);
-    place.steps.wait_more(1000);
+    let test = EnvironmentTest::new("stopped");
+    let recorder = Running::start(&mut test.recorder(&[], &[], &["busy", "20"]));
+    test.steps.wait_ready(1);
+    test.steps.wait_more(1000);
     recorder.signal(libc::SIGSTOP);
     let begin = Instant::now();
-    // The lease must run out, by the clock; meanwhile the program goes on.
+    // The lease must expire, by the clock; meanwhile the program goes on.
     wait_for("the lease to run out", || begin.elapsed() > Duration::from_secs(8));
-    place.steps.wait_more(10);
+    test.steps.wait_more(10);
     recorder.signal(libc::SIGCONT);
-    let resumed = place.steps.counts().started[&0];
-    place.steps.wait_more(30_000);
-    place.steps.stop();
-    let recording = place.recording(recorder.finish());
+    let resumed = test.steps.counts().started[&0];
+    test.steps.wait_more(30_000);
+    test.steps.stop();
+    let recording = test.recording(recorder.finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
-    // Events between the lease's end and the recorder's return were nobody's, and are not counted.
-    place.steps.check_order(&place.world, &recording);
-    let emitted = place.steps.counts().emitted();
+    // Events between the lease's end and the recorder's return belong to no session, and are not
+    // counted.
+    test.steps.check_order(&test.fixture, &recording);
+    let emitted = test.steps.counts().emitted();
     let summary = recording.summary;
     assert!(summary.recorded + summary.lost <= emitted, "{}", about(&recording));
-    let numbers = steps_of(&place.world.print(&recording.trace));
+    let numbers = steps_of(&test.fixture.print(&recording.trace));
     assert_eq!(numbers.len() as u64, summary.recorded, "{}", about(&recording));
     let after = numbers.iter().filter(|step| step.number >= resumed).count();
     assert!(after > 1000, "{after} after {resumed} of {emitted}: {}", about(&recording));
@@ -562,96 +564,96 @@ fn a_recorder_that_stood_still_goes_on_recording() {
 #[test]
 fn an_interrupt_from_the_terminal_reaches_the_command_and_the_trace_is_complete() {
     for (mode, status) in [("interrupted", Some(3)), ("busy", None)] {
-        let place = Place::new("interrupt");
-        let mut command = place.recorder(&[], &[], &[mode, "100"]);
+        let test = EnvironmentTest::new("interrupt");
+        let mut command = test.recorder(&[], &[], &[mode, "100"]);
         command.process_group(0);
         trackway_tests::steps::heed_signals(&mut command);
         let recorder = Running::start(&mut command);
-        place.steps.wait_ready(1);
-        place.steps.wait_more(100);
+        test.steps.wait_ready(1);
+        test.steps.wait_more(100);
         send(-recorder.pid().cast_signed(), libc::SIGINT);
-        let recording = place.recording(recorder.finish());
+        let recording = test.recording(recorder.finish());
         assert_eq!(recording.output.status.code(), status, "{}", about(&recording));
         if status.is_none() {
             assert_eq!(recording.output.status.signal(), Some(libc::SIGINT));
         }
-        place.steps.check_killed(&place.world, &recording);
+        test.steps.check_killed(&test.fixture, &recording);
         assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
     }
 }
 
-/// RUN a command that ignores SIGTERM, or stands still, and send the recorder two signals. EXPECT
-/// the recording ended, what was emitted until then in its trace, and the command alive.
+/// RUN a command that ignores SIGTERM, or is suspended, and send the recorder two signals. EXPECT
+/// the recording ended, the events so far in its trace, and the command alive.
 #[test]
 fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
     const IGNORING: [&str; 4] = ["sh", "-c", "trap '' TERM HUP; exec \"$@\"", "sh"];
     // Two of a kind may come as one.
     for (stands_still, second) in [(false, libc::SIGTERM), (true, libc::SIGHUP)] {
-        let place = Place::new("second-signal");
+        let test = EnvironmentTest::new("second-signal");
         let mut command: Vec<&str> = IGNORING.to_vec();
-        command.extend([place.program.to_str().expect("a path of text"), "busy", "100"]);
-        let mut command = place.world.recorder(&place.steps, &place.trace, &[], &command);
+        command.extend([test.program.to_str().expect("a path of text"), "busy", "100"]);
+        let mut command = test.fixture.recorder(&test.steps, &test.trace, &[], &command);
         let mut recorder = Running::start(&mut command);
-        place.steps.wait_ready(1);
-        place.steps.wait_more(100);
-        let program = place.steps.pid().cast_signed();
+        test.steps.wait_ready(1);
+        test.steps.wait_more(100);
+        let program = test.steps.pid().cast_signed();
         if stands_still {
             send(program, libc::SIGSTOP);
         }
         recorder.signal(libc::SIGTERM);
         if !stands_still {
-            place.steps.wait_more(100);
+            test.steps.wait_more(100);
         }
         assert!(recorder.runs(), "one is for the command");
         recorder.signal(second);
         wait_for("the recorder's end", || !recorder.runs());
-        let emitted = place.steps.counts();
+        let emitted = test.steps.counts();
         send(program, libc::SIGCONT);
-        place.steps.wait_more(100); // it lives
-        place.steps.stop();
-        let recording = place.recording(recorder.finish());
+        test.steps.wait_more(100); // it lives
+        test.steps.stop();
+        let recording = test.recording(recorder.finish());
         // Whichever of them it saw last.
         let ended_by = [libc::SIGTERM, second].map(|signal| Some(128 + signal));
         assert!(ended_by.contains(&recording.output.status.code()), "{}", about(&recording));
         let messages = recording.messages();
         assert!(messages.contains(" has ended the recording: the command"), "{messages}");
         assert_eq!(recording.summary.lost, 0, "{messages}");
-        let numbers = steps_of(&place.world.print(&recording.trace));
+        let numbers = steps_of(&test.fixture.print(&recording.trace));
         assert_eq!(numbers.len() as u64, recording.summary.recorded, "{messages}");
         let expected = (0..numbers.len() as u64).eq(numbers.iter().map(|step| step.number));
         assert!(expected, "in their order, without a gap: {messages}");
         assert!(numbers.len() as u64 <= emitted.emitted() && numbers.len() > 100, "{messages}");
-        let recovered = place.world.trackway(&["recover"]).output().expect("trackway");
+        let recovered = test.fixture.trackway(&["recover"]).output().expect("trackway");
         assert!(recovered.status.success(), "it is complete: {recovered:?}");
     }
 }
 
-/// RUN a command that goes on after SIGHUP, as daemons reload their configuration, and send the
-/// recorder several. EXPECT the recording to go on until the command's end.
+/// RUN a command that survives SIGHUP, as daemons reload their configuration, and send the recorder
+/// several. EXPECT the recording to go on until the command's end.
 #[test]
 fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
-    let place = Place::new("hangups");
+    let test = EnvironmentTest::new("hangups");
     let ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
-    let program = place.program.to_str().expect("a path of text");
+    let program = test.program.to_str().expect("a path of text");
     let command = [&ignoring[..], &[program, "busy", "100"]].concat();
-    let mut command = place.world.recorder(&place.steps, &place.trace, &[], &command);
+    let mut command = test.fixture.recorder(&test.steps, &test.trace, &[], &command);
     let mut recorder = Running::start(&mut command);
-    place.steps.wait_ready(1);
+    test.steps.wait_ready(1);
     for _ in 0..3 {
         // Apart: of two pending signals of a kind one is left.
-        place.steps.wait_more(100);
+        test.steps.wait_more(100);
         recorder.signal(libc::SIGHUP);
     }
-    place.steps.wait_more(100);
+    test.steps.wait_more(100);
     assert!(recorder.runs(), "they are for the command");
-    place.steps.stop();
-    let recording = place.recording(recorder.finish());
+    test.steps.stop();
+    let recording = test.recording(recorder.finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
     let messages = recording.messages();
     assert!(!messages.contains("has ended the recording"), "{messages}");
-    let numbers = steps_of(&place.world.print(&recording.trace));
+    let numbers = steps_of(&test.fixture.print(&recording.trace));
     assert_eq!(numbers.len() as u64, recording.summary.recorded, "{messages}");
-    assert_eq!(recording.summary.recorded, place.steps.counts().emitted(), "{messages}");
+    assert_eq!(recording.summary.recorded, test.steps.counts().emitted(), "{messages}");
 }
 
 /// A memory cgroup of the test's own, removed when it goes.
@@ -690,21 +692,21 @@ impl Drop for Group {
 #[test]
 fn memory_of_a_cgroup_may_be_limited() {
     let Some(group) = Group::new(24 << 20) else { return };
-    let place = Place::new("cgroup");
+    let test = EnvironmentTest::new("cgroup");
     let script = group.enter();
-    let program = place.program.to_str().unwrap();
+    let program = test.program.to_str().unwrap();
     // The program alone, then the recorder too.
     let command = ["sh", "-ec", &script, "sh", program, "steps", "200000", "7"];
-    let mut recorder = place.world.recorder(&place.steps, &place.trace, &[], &command);
-    let recording = place.recording(Running::start(&mut recorder).finish());
+    let mut recorder = test.fixture.recorder(&test.steps, &test.trace, &[], &command);
+    let recording = test.recording(Running::start(&mut recorder).finish());
     assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
-    place.steps.check(&place.world, &recording);
+    test.steps.check(&test.fixture, &recording);
 
-    let place = Place::new("cgroup-all");
+    let test = EnvironmentTest::new("cgroup-all");
     let inside = ["sh", "-ec", &script, "sh"];
-    place.is_recorded(&inside, &[], "200000");
+    test.is_recorded(&inside, &[], "200000");
     // What does not fit is refused; the kernel would end a process of the group.
-    let place = Place::new("cgroup-refused");
-    place.is_refused(&inside, &["--buffer-size", "32M"], "Cannot allocate memory");
+    let test = EnvironmentTest::new("cgroup-refused");
+    test.is_refused(&inside, &["--buffer-size", "32M"], "Cannot allocate memory");
     drop(group);
 }

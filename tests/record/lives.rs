@@ -1,7 +1,7 @@
-//! What programs live through while they are traced: forks, execs, signals, sudden death, modules
-//! that come and go. Events are recorded or counted, never corrupted.
+//! Life of traced programs: forks, execs, signals, sudden death, modules that come and go. Events
+//! are recorded or counted, never corrupted.
 //!
-//! The programs are in `tests/lives/`; `trackway_tests::steps` says what is checked of each.
+//! The programs are in `tests/lives/`; `trackway_tests::steps` has the checks.
 //!
 //! Longer than 600 lines: each test is a life of a process, by the same program.
 
@@ -10,11 +10,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use trackway_tests::steps::{Running, Steps, is_running, send, steps_of, wait_for};
-use trackway_tests::{Recording, World, build_dir, has, is_root, skipped};
+use trackway_tests::{Fixture, Recording, build_dir, has, is_root, skipped};
 
 /// A recording of one mode of one of the programs.
 struct Life {
-    world: World,
+    fixture: Fixture,
     steps: Steps,
     program: PathBuf,
 }
@@ -25,20 +25,20 @@ impl Life {
     }
 
     fn of(name: &str, file: &str, linked: bool) -> Self {
-        let world = World::new(name);
-        let steps = Steps::new(&world, "steps");
-        let program = world.compile_file(file, linked, &["-ldl"]);
-        Self { world, steps, program }
+        let fixture = Fixture::new(name);
+        let steps = Steps::new(&fixture, "steps");
+        let program = fixture.compile_file(file, linked, &["-ldl"]);
+        Self { fixture, steps, program }
     }
 
-    /// The program with these arguments.
+    /// Returns the program with these arguments.
     fn command(&self, arguments: &[&str]) -> Vec<String> {
         let program = self.program.to_str().expect("a path of text").to_owned();
         std::iter::once(program).chain(arguments.iter().map(|&word| word.to_owned())).collect()
     }
 
     /// Behind another program.
-    fn behind(&self, wrapper: &[&str], arguments: &[&str]) -> Vec<String> {
+    fn wrapped(&self, wrapper: &[&str], arguments: &[&str]) -> Vec<String> {
         let wrapper = wrapper.iter().map(|&word| word.to_owned());
         wrapper.chain(self.command(arguments)).collect()
     }
@@ -48,18 +48,18 @@ impl Life {
         self.record_command(options, &self.command(arguments))
     }
 
-    /// The same where not everything that is emitted is on.
+    /// Does the same where some emitted events are off.
     fn record_any(&self, options: &[&str], arguments: &[&str]) -> Recording {
-        let recording = self.world.record_steps(&self.steps, options, &self.command(arguments));
+        let recording = self.fixture.record_steps(&self.steps, options, &self.command(arguments));
         assert!(recording.output.status.success(), "{}", about(&recording));
-        self.steps.check_order(&self.world, &recording);
+        self.steps.check_order(&self.fixture, &recording);
         recording
     }
 
     fn record_command(&self, options: &[&str], command: &[String]) -> Recording {
-        let recording = self.world.record_steps(&self.steps, options, command);
+        let recording = self.fixture.record_steps(&self.steps, options, command);
         assert!(recording.output.status.success(), "{}", about(&recording));
-        self.steps.check(&self.world, &recording);
+        self.steps.check(&self.fixture, &recording);
         recording
     }
 }
@@ -68,7 +68,7 @@ fn about(recording: &Recording) -> String {
     format!("{}: {}", recording.output.status, recording.messages())
 }
 
-/// How often the trace's metadata declare the event.
+/// Returns the number of declarations of the event in the trace's metadata.
 fn declarations(folder: &Path) -> usize {
     let mut count = 0;
     for entry in fs::read_dir(folder).expect("a trace folder").flatten() {
@@ -90,8 +90,8 @@ fn fork_children_trace_under_their_own_ids() {
     assert_eq!(recording.summary.lost, 0);
 }
 
-/// A handler that emits while its own thread makes the process's memory its own does not wait for
-/// that: if it came more often than it waits, nothing would ever go on.
+/// A handler that emits while its own thread takes over the process's memory does not wait for
+/// that: if it came more often than it waits, the thread would never go on.
 #[test]
 fn fork_children_come_through_their_first_event_though_a_timer_emits_too() {
     let life = Life::new("timer", "lives/processes.c");
@@ -108,15 +108,15 @@ fn fork_children_of_a_header_only_program_trace_too() {
 
 #[test]
 fn a_program_at_a_fixed_address_is_recorded() {
-    let world = World::new("fixed");
+    let fixture = Fixture::new("fixed");
     let flags = ["-no-pie", "-fno-pie", "-fno-plt"];
     for (number, flags) in [&flags[..2], &flags[..]].into_iter().enumerate() {
-        let steps = Steps::new(&world, "steps");
-        let program = world.compile_file("lives/processes.c", true, flags);
+        let steps = Steps::new(&fixture, "steps");
+        let program = fixture.compile_file("lives/processes.c", true, flags);
         let command = [program.to_str().expect("a path of text"), "fork", "5"];
-        let recording = world.record_steps(&steps, &[], &command);
+        let recording = fixture.record_steps(&steps, &[], &command);
         assert!(recording.output.status.success(), "{number}: {}", about(&recording));
-        steps.check(&world, &recording);
+        steps.check(&fixture, &recording);
         fs::remove_dir_all(&recording.trace).expect("the trace goes");
     }
 }
@@ -153,7 +153,7 @@ fn clone_children_are_recorded_with_and_without_their_parents_memory() {
     }
     let life = Life::new("clone-claims", "lives/processes.c");
     let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
-    life.record_command(&[], &life.behind(&without, &["clone", "5"]));
+    life.record_command(&[], &life.wrapped(&without, &["clone", "5"]));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn every_image_of_a_chain_of_execs_is_recorded() {
     let recording = life.record(&[], &["exec", "20"]);
     assert_eq!(recording.summary.recorded + recording.summary.lost, 21 * 100);
     let mut pids: Vec<_> =
-        steps_of(&life.world.print(&recording.trace)).iter().map(|step| step.pid).collect();
+        steps_of(&life.fixture.print(&recording.trace)).iter().map(|step| step.pid).collect();
     pids.dedup();
     assert_eq!(pids.len(), 1, "exec keeps the process id");
 }
@@ -190,12 +190,12 @@ fn a_storm_of_signals_is_recorded() {
 fn ten_thousand_threads_at_a_time_are_recorded() {
     let life = Life::new("many", "lives/threads.c");
     let command = life.command(&["many", "10000"]);
-    let recording = life.world.record_steps(&life.steps, &[], &command);
+    let recording = life.fixture.record_steps(&life.steps, &[], &command);
     if recording.output.status.code() == Some(77) {
         return skipped("so many threads are not allowed here");
     }
     assert!(recording.output.status.success(), "{}", about(&recording));
-    life.steps.check(&life.world, &recording);
+    life.steps.check(&life.fixture, &recording);
     assert_eq!(recording.summary.recorded + recording.summary.lost, 10_000 * 4 + 30);
 }
 
@@ -203,7 +203,7 @@ fn ten_thousand_threads_at_a_time_are_recorded() {
 fn handlers_on_alternate_stacks_are_recorded() {
     for wrapper in [&["env"][..], &["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"]] {
         let life = Life::new("altstack", "lives/threads.c");
-        let recording = life.record_command(&[], &life.behind(wrapper, &["altstack", "10"]));
+        let recording = life.record_command(&[], &life.wrapped(wrapper, &["altstack", "10"]));
         assert_eq!(recording.summary.recorded + recording.summary.lost, 5 * 100 + 5 * 101);
     }
 }
@@ -212,7 +212,7 @@ fn handlers_on_alternate_stacks_are_recorded() {
 fn coroutines_that_move_between_threads_are_recorded() {
     for wrapper in [&["env"][..], &["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"]] {
         let life = Life::new("coroutines", "lives/coroutines.c");
-        let recording = life.record_command(&[], &life.behind(wrapper, &["200"]));
+        let recording = life.record_command(&[], &life.wrapped(wrapper, &["200"]));
         assert_eq!(recording.summary.recorded + recording.summary.lost, 24 * 400);
     }
 }
@@ -220,32 +220,32 @@ fn coroutines_that_move_between_threads_are_recorded() {
 #[test]
 fn handlers_trace_before_during_and_after_the_librarys_start() {
     for linked in [true, false] {
-        let world = World::new("early");
+        let fixture = Fixture::new("early");
         let flags = ["-shared", "-fPIC", "-Wl,-soname,libearly.so"];
-        let early = world.compile_file("lives/early.c", false, &flags);
-        fs::rename(early, world.path("libearly.so")).expect("its name");
+        let early = fixture.compile_file("lives/early.c", false, &flags);
+        fs::rename(early, fixture.path("libearly.so")).expect("its name");
         let text = "void early_main(long count);\nint main(void) { early_main(2000); return 0; }\n";
         let build = build_dir();
-        let folders = [world.path(""), build].map(|folder| folder.display().to_string());
+        let folders = [fixture.path(""), build].map(|folder| folder.display().to_string());
         let [ours, build] = folders.each_ref().map(|folder| format!("-L{folder}"));
         let rpath = format!("-Wl,-rpath,{}", folders.join(":"));
         // What is loaded last is initialised first.
         let mut flags = vec!["-Wl,--no-as-needed", &ours, &build, &rpath];
         flags.extend(linked.then_some("-ltrackway"));
         flags.push("-learly");
-        let program = world.compile("early-program", text, false, &flags);
+        let program = fixture.compile("early-program", text, false, &flags);
         let program = program.to_str().expect("a path of text");
-        // Wherever the start is when the first signal comes.
+        // The first signal interrupts the start at any point.
         let mut in_between = 0;
         for first_us in (1..400).step_by(13) {
-            let steps = Steps::new(&world, "steps");
+            let steps = Steps::new(&fixture, "steps");
             let first = format!("EARLY_US={first_us}");
-            let recording = world.record_steps(&steps, &[], &["env", &first, program]);
+            let recording = fixture.record_steps(&steps, &[], &["env", &first, program]);
             assert!(recording.output.status.success(), "{}", about(&recording));
-            steps.check_order(&world, &recording);
+            steps.check_order(&fixture, &recording);
             let mut numbers = [Vec::new(), Vec::new()];
-            for step in steps_of(&world.print(&recording.trace)) {
-                numbers[step.who as usize].push(step.number);
+            for step in steps_of(&fixture.print(&recording.trace)) {
+                numbers[step.stream as usize].push(step.number);
             }
             if recording.summary.lost == 0 {
                 let [handler, main] = numbers;
@@ -262,23 +262,23 @@ fn handlers_trace_before_during_and_after_the_librarys_start() {
     }
 }
 
-/// A program in namespaces that it makes, as root and as who cannot make them but in a user
-/// namespace.
+/// Records a program in namespaces that it makes: as root, and as a user who can make them only in
+/// a user namespace.
 fn in_namespaces(mode: &str, check: impl Fn(&Life, &Recording)) {
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let both = is_root() && has("setpriv");
     for wrapper in [&[][..], &nobody[..]].into_iter().take(1 + usize::from(both)) {
         let life = Life::new("namespaces", "lives/namespaces.c");
         let mode_of = |bits| std::os::unix::fs::PermissionsExt::from_mode(bits);
-        for folder in [life.world.window_dir(), life.world.path("").as_path()] {
+        for folder in [life.fixture.window_dir(), life.fixture.path("").as_path()] {
             fs::set_permissions(folder, mode_of(0o1777)).expect("for all");
         }
         fs::set_permissions(life.steps.path(), mode_of(0o666)).expect("for all");
-        let trace = life.world.path("trace");
+        let trace = life.fixture.path("trace");
         let command = life.command(&[mode, "100"]);
-        let mut recorder = life.world.recorder(&life.steps, &trace, &[], &command);
+        let mut recorder = life.fixture.recorder(&life.steps, &trace, &[], &command);
         if !wrapper.is_empty() {
-            recorder = behind(wrapper, &recorder);
+            recorder = wrapped(wrapper, &recorder);
         }
         let recording = Recording::new(trace, Running::start(&mut recorder).finish());
         match recording.output.status.code() {
@@ -286,18 +286,18 @@ fn in_namespaces(mode: &str, check: impl Fn(&Life, &Recording)) {
             Some(126 | 127) => skipped("the built programs are not readable by other users"),
             code => {
                 assert_eq!(code, Some(0), "{}", about(&recording));
-                life.steps.check(&life.world, &recording);
+                life.steps.check(&life.fixture, &recording);
                 check(&life, &recording);
             }
         }
-        // No window was made that another user would take for his.
-        let windows = fs::read_dir(life.world.window_dir()).expect("the windows").count();
+        // The program made no window that another user would use.
+        let windows = fs::read_dir(life.fixture.window_dir()).expect("the windows").count();
         assert_eq!(windows, 1, "one user, one window");
     }
 }
 
-/// `command` as `wrapper` runs it.
-fn behind(wrapper: &[&str], command: &std::process::Command) -> std::process::Command {
+/// Returns the command that runs `command` through `wrapper`.
+fn wrapped(wrapper: &[&str], command: &std::process::Command) -> std::process::Command {
     let mut outer = std::process::Command::new(wrapper[0]);
     outer.args(&wrapper[1..]).arg(command.get_program()).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
@@ -316,7 +316,7 @@ fn behind(wrapper: &[&str], command: &std::process::Command) -> std::process::Co
 fn a_program_in_a_user_namespace_is_recorded_with_what_it_starts() {
     in_namespaces("user", |_, recording| {
         assert_eq!(recording.summary.recorded + recording.summary.lost, 100 + 201 + 100 + 10);
-        // The parent, its child, and what that becomes.
+        // The parent, its child, and the program that the child executes.
         assert_eq!(recording.summary.processes, 3, "{}", about(recording));
     });
 }
@@ -340,9 +340,9 @@ fn a_container_of_all_namespaces_is_recorded_as_far_as_it_is_one_program() {
 #[test]
 fn a_program_that_stood_still_with_its_recorder_loses_nothing() {
     let life = Life::new("stopped", "lives/threads.c");
-    let trace = life.world.path("trace");
+    let trace = life.fixture.path("trace");
     let command = life.command(&["busy", "0"]);
-    let recorder = Running::start(&mut life.world.recorder(
+    let recorder = Running::start(&mut life.fixture.recorder(
         &life.steps,
         &trace,
         &["--buffer-size", "32M"],
@@ -359,51 +359,51 @@ fn a_program_that_stood_still_with_its_recorder_loses_nothing() {
     recorder.signal(libc::SIGSTOP);
     std::thread::sleep(std::time::Duration::from_secs(6));
     recorder.signal(libc::SIGCONT);
-    // It renews its lease before the program looks at it.
+    // The recorder renews its lease before the program reads it.
     std::thread::sleep(std::time::Duration::from_millis(300));
     send(program, libc::SIGCONT);
     life.steps.wait_more(1000);
     life.steps.stop();
     let recording = Recording::new(trace, recorder.finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
-    life.steps.check(&life.world, &recording);
+    life.steps.check(&life.fixture, &recording);
     assert!(recording.messages().contains("the recorder was stopped"), "{}", about(&recording));
 }
 
 #[test]
-fn what_was_emitted_before_a_kill_is_in_the_trace() {
+fn events_before_a_kill_are_in_the_trace() {
     let life = Life::new("flight", "lives/threads.c");
     let command = life.command(&["flight", "0"]);
-    let trace = life.world.path("trace");
-    let mut recorder = life.world.recorder(&life.steps, &trace, &[], &command);
+    let trace = life.fixture.path("trace");
+    let mut recorder = life.fixture.recorder(&life.steps, &trace, &[], &command);
     let recorder = Running::start(&mut recorder);
     life.steps.wait_ready(1);
     life.steps.wait_more(20_000);
     send(life.steps.pid().cast_signed(), libc::SIGKILL);
     let recording = Recording::new(trace, recorder.finish());
     assert_eq!(recording.output.status.signal(), Some(libc::SIGKILL), "{}", about(&recording));
-    life.steps.check_killed(&life.world, &recording);
+    life.steps.check_killed(&life.fixture, &recording);
 }
 
 #[test]
 fn children_killed_at_any_moment_leave_whole_records() {
     let life = Life::new("killed", "lives/processes.c");
     let command = life.command(&["killed", "30"]);
-    let recording = life.world.record_steps(&life.steps, &[], &command);
+    let recording = life.fixture.record_steps(&life.steps, &[], &command);
     assert!(recording.output.status.success(), "{}", about(&recording));
-    life.steps.check_killed(&life.world, &recording);
-    // A kill in the fallback leaves a claim behind, which must not cost the next ones.
+    life.steps.check_killed(&life.fixture, &recording);
+    // A kill in the fallback leaves a claim, which must not cost the next recordings events.
     let life = Life::new("killed-claims", "lives/processes.c");
     let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
-    let command = life.behind(&without, &["killed", "15"]);
-    let recording = life.world.record_steps(&life.steps, &[], &command);
+    let command = life.wrapped(&without, &["killed", "15"]);
+    let recording = life.fixture.record_steps(&life.steps, &[], &command);
     assert!(recording.output.status.success(), "{}", about(&recording));
-    life.steps.check_killed(&life.world, &recording);
+    life.steps.check_killed(&life.fixture, &recording);
 }
 
 fn plugin(life: &Life, name: &str) -> String {
-    let plugin = life.world.compile_file("lives/plugin.c", false, &["-shared", "-fPIC"]);
-    let path = life.world.path(name);
+    let plugin = life.fixture.compile_file("lives/plugin.c", false, &["-shared", "-fPIC"]);
+    let path = life.fixture.path(name);
     fs::copy(plugin, &path).expect("a copy of the plugin");
     path.to_str().expect("a path of text").to_owned()
 }
@@ -431,12 +431,13 @@ fn modules_that_come_and_go_in_many_threads_are_recorded() {
 fn modules_in_namespaces_of_their_own_are_off_or_have_a_library_of_their_own() {
     let life = Life::new("namespaces", "lives/modules.c");
     let bare = plugin(&life, "bare.so");
-    // Nobody there to announce itself to: off, also where its loader has the library.
+    // The program has no window to register in: it stays off, also where its loader has the
+    // library.
     let recording = life.record_any(&[], &["namespaces", "20", &bare]);
     assert_eq!(recording.summary.recorded, 20 * 2, "{}", about(&recording));
-    // With the library, which is there twice then, once for all namespaces that use it in turn.
+    // With the library, which is then loaded twice, once for all namespaces that use it in turn.
     let life = Life::new("namespaces-twice", "lives/modules.c");
-    let linked = life.world.compile_file("lives/plugin.c", true, &["-shared", "-fPIC"]);
+    let linked = life.fixture.compile_file("lives/plugin.c", true, &["-shared", "-fPIC"]);
     let linked = linked.to_str().expect("a path of text");
     // Of two such namespaces: the C library keeps thread-local memory for no more.
     let recording = life.record(&[], &["namespaces", "2", linked]);
@@ -446,23 +447,23 @@ fn modules_in_namespaces_of_their_own_are_off_or_have_a_library_of_their_own() {
 #[test]
 fn a_program_with_two_copies_of_the_library_is_recorded_once() {
     let life = Life::new("twice", "lives/processes.c");
-    let copy = life.world.path("libtrackway-copy.so");
+    let copy = life.fixture.path("libtrackway-copy.so");
     fs::copy(build_dir().join("libtrackway.so"), &copy).expect("a copy of the library");
     let preload = format!("LD_PRELOAD={}", copy.display());
     for mode in ["fork", "vfork"] {
         let life = Life::new("twice", "lives/processes.c");
         let wrapper = ["env", preload.as_str()];
-        let recording = life.record_command(&[], &life.behind(&wrapper, &[mode, "20"]));
+        let recording = life.record_command(&[], &life.wrapped(&wrapper, &[mode, "20"]));
         assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
     }
     // By the recorder, and by the program under another path.
-    let trace = life.world.path("trace");
+    let trace = life.fixture.path("trace");
     let mut recorder =
-        life.world.recorder(&life.steps, &trace, &[], &life.command(&["spawn", "20"]));
+        life.fixture.recorder(&life.steps, &trace, &[], &life.command(&["spawn", "20"]));
     recorder.env("LD_PRELOAD", &copy);
     let recording = Recording::new(trace, Running::start(&mut recorder).finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
-    life.steps.check(&life.world, &recording);
+    life.steps.check(&life.fixture, &recording);
     assert_eq!(recording.summary.processes, 21, "each is counted once: {}", about(&recording));
 }
 
@@ -511,7 +512,7 @@ fn closing_every_descriptor_changes_nothing() {
 #[test]
 fn few_descriptors_are_enough() {
     let life = Life::new("descriptors", "lives/processes.c");
-    life.record_command(&[], &life.behind(&["prlimit", "--nofile=4"], &["fork", "5"]));
+    life.record_command(&[], &life.wrapped(&["prlimit", "--nofile=4"], &["fork", "5"]));
     let life = Life::of("descriptors-header", "lives/processes.c", false);
     life.record(&[], &["few-descriptors", "100"]);
 }
@@ -520,7 +521,7 @@ fn few_descriptors_are_enough() {
 fn a_daemon_that_outlives_the_recording_runs_on() {
     let life = Life::new("daemon", "lives/processes.c");
     let command = life.command(&["daemon", "100000"]);
-    let recording = life.world.record_steps(&life.steps, &[], &command);
+    let recording = life.fixture.record_steps(&life.steps, &[], &command);
     assert!(recording.output.status.success(), "{}", about(&recording));
     let daemon = life.steps.pid();
     assert!(is_running(daemon), "the daemon outlives the recording");
@@ -529,11 +530,11 @@ fn a_daemon_that_outlives_the_recording_runs_on() {
     life.steps.wait_ready(2);
     wait_for("the daemon's end", || !is_running(daemon));
     // Both steps of the parent, and the daemon's from the first one on, up to a moment.
-    let found = life.steps.check_order(&life.world, &recording);
+    let found = life.steps.check_order(&life.fixture, &recording);
     assert_eq!(found[&0], 2);
-    let of_daemon: Vec<_> = steps_of(&life.world.print(&recording.trace))
+    let of_daemon: Vec<_> = steps_of(&life.fixture.print(&recording.trace))
         .into_iter()
-        .filter(|step| step.who == 1)
+        .filter(|step| step.stream == 1)
         .map(|step| step.number)
         .collect();
     assert_eq!(of_daemon, (0..found[&1]).collect::<Vec<_>>(), "without a gap");
@@ -543,8 +544,8 @@ fn a_daemon_that_outlives_the_recording_runs_on() {
 #[test]
 fn programs_of_before_are_neither_recorded_nor_disturbed() {
     let life = Life::new("before", "lives/processes.c");
-    let theirs = Steps::new(&life.world, "theirs");
-    let mut bystander = life.world.command(&life.program);
+    let theirs = Steps::new(&life.fixture, "theirs");
+    let mut bystander = life.fixture.command(&life.program);
     bystander.args(["busy", "100"]).env("STEPS", theirs.path());
     let bystander = Running::start(&mut bystander);
     theirs.wait_ready(1);
@@ -561,23 +562,23 @@ fn programs_of_before_are_neither_recorded_nor_disturbed() {
 #[test]
 fn recordings_at_the_same_time_see_their_own() {
     let life = Life::new("beside", "lives/processes.c");
-    let theirs = Steps::new(&life.world, "theirs");
+    let theirs = Steps::new(&life.fixture, "theirs");
     let start = |steps: &Steps, trace: &str| {
         let command = life.command(&["busy", "200"]);
-        Running::start(&mut life.world.recorder(steps, &life.world.path(trace), &[], &command))
+        Running::start(&mut life.fixture.recorder(steps, &life.fixture.path(trace), &[], &command))
     };
     let (ours, other) = (start(&life.steps, "ours"), start(&theirs, "other"));
     life.steps.wait_ready(1);
     theirs.wait_ready(1);
     life.steps.wait_more(100);
     theirs.stop();
-    let other = Recording::new(life.world.path("other"), other.finish());
+    let other = Recording::new(life.fixture.path("other"), other.finish());
     life.steps.wait_more(100);
     life.steps.stop();
-    let ours = Recording::new(life.world.path("ours"), ours.finish());
+    let ours = Recording::new(life.fixture.path("ours"), ours.finish());
     for (recording, steps) in [(&ours, &life.steps), (&other, &theirs)] {
         assert!(recording.output.status.success(), "{}", about(recording));
-        steps.check(&life.world, recording);
+        steps.check(&life.fixture, recording);
         assert_eq!(recording.summary.processes, 1, "{}", about(recording));
     }
 }
@@ -585,25 +586,26 @@ fn recordings_at_the_same_time_see_their_own() {
 #[test]
 fn a_recording_in_a_recording_sees_the_same() {
     let life = Life::new("nested", "lives/processes.c");
-    let inner = life.world.path("inner");
+    let inner = life.fixture.path("inner");
     let trackway = build_dir().join("trackway");
     let (trackway, inner_text) = (trackway.to_str().unwrap(), inner.to_str().unwrap());
     let wrapper =
         [trackway, "record", "--on", "life:*", "--context", "vpid,vtid", "-o", inner_text, "--"];
-    let outer = life.world.record_steps(&life.steps, &[], &life.behind(&wrapper, &["fork", "10"]));
+    let outer =
+        life.fixture.record_steps(&life.steps, &[], &life.wrapped(&wrapper, &["fork", "10"]));
     assert!(outer.output.status.success(), "{}", about(&outer));
-    life.steps.check(&life.world, &outer);
+    life.steps.check(&life.fixture, &outer);
     let emitted = life.steps.counts().emitted();
-    assert_eq!(life.world.print(&inner).lines().count() as u64, emitted, "{}", about(&outer));
+    assert_eq!(life.fixture.print(&inner).lines().count() as u64, emitted, "{}", about(&outer));
 }
 
 #[test]
 fn a_static_program_is_named_and_runs() {
-    let world = World::new("static");
-    let steps = Steps::new(&world, "steps");
-    let program = world.compile_file("lives/processes.c", false, &["-static"]);
+    let fixture = Fixture::new("static");
+    let steps = Steps::new(&fixture, "steps");
+    let program = fixture.compile_file("lives/processes.c", false, &["-static"]);
     let command = [program.to_str().unwrap(), "steps", "10", "7"];
-    let recording = world.record_steps(&steps, &[], &command);
+    let recording = fixture.record_steps(&steps, &[], &command);
     assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
     assert_eq!(steps.counts().completed(), 10, "it ran");
     assert_eq!(recording.summary.recorded, 0);
@@ -619,8 +621,8 @@ fn a_program_of_another_user_is_said_to_be_untraceable() {
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     fs::set_permissions(life.steps.path(), std::os::unix::fs::PermissionsExt::from_mode(0o666))
         .expect("the counters are for all");
-    let command = life.behind(&nobody, &["steps", "10", "7"]);
-    let recording = life.world.record_steps(&life.steps, &[], &command);
+    let command = life.wrapped(&nobody, &["steps", "10", "7"]);
+    let recording = life.fixture.record_steps(&life.steps, &[], &command);
     if life.steps.counts().emitted() == 0 {
         return skipped("the built library is not readable by other users");
     }
@@ -634,26 +636,26 @@ fn a_preloaded_library_of_the_program_stays() {
     let life = Life::of("own-preload", "lives/processes.c", false);
     let text = "#include <fcntl.h>\n__attribute__((constructor)) static void mark(void)\n\
                 { open(\"own-library-was-loaded\", O_CREAT | O_WRONLY, 0600); }\n";
-    let own = life.world.compile("own.so", text, false, &["-shared", "-fPIC", "-w"]);
-    let trace = life.world.path("trace");
+    let own = life.fixture.compile("own.so", text, false, &["-shared", "-fPIC", "-w"]);
+    let trace = life.fixture.path("trace");
     let mut recorder =
-        life.world.recorder(&life.steps, &trace, &[], &life.command(&["spawn", "2"]));
+        life.fixture.recorder(&life.steps, &trace, &[], &life.command(&["spawn", "2"]));
     recorder.env("LD_PRELOAD", &own);
     let recording = Recording::new(trace, Running::start(&mut recorder).finish());
     assert!(recording.output.status.success(), "{}", about(&recording));
-    life.steps.check(&life.world, &recording);
-    assert!(life.world.path("own-library-was-loaded").exists(), "{}", about(&recording));
+    life.steps.check(&life.fixture, &recording);
+    assert!(life.fixture.path("own-library-was-loaded").exists(), "{}", about(&recording));
 }
 
 #[test]
 fn without_restartable_sequences_events_are_recorded() {
     let life = Life::new("tunable", "lives/threads.c");
     let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
-    life.record_command(&[], &life.behind(&without, &["short", "100"]));
+    life.record_command(&[], &life.wrapped(&without, &["short", "100"]));
     let life = Life::new("tunable-storm", "lives/threads.c");
-    life.record_command(&[], &life.behind(&without, &["storm", "1000"]));
+    life.record_command(&[], &life.wrapped(&without, &["storm", "1000"]));
     let life = Life::new("tunable-vfork", "lives/threads.c");
-    life.record_command(&[], &life.behind(&without, &["vfork", "50"]));
+    life.record_command(&[], &life.wrapped(&without, &["vfork", "50"]));
 }
 
 #[test]
@@ -663,7 +665,7 @@ fn a_program_in_valgrind_is_recorded() {
     }
     let life = Life::new("valgrind", "lives/processes.c");
     let wrapper = ["valgrind", "-q", "--error-exitcode=66"];
-    let recording = life.record_command(&[], &life.behind(&wrapper, &["fork", "3"]));
+    let recording = life.record_command(&[], &life.wrapped(&wrapper, &["fork", "3"]));
     // valgrind's tool is a static program, in which the program runs.
     assert!(!recording.messages().contains("could not be traced"), "{}", about(&recording));
 }
@@ -675,7 +677,7 @@ fn a_program_in_strace_is_recorded() {
     }
     let life = Life::new("strace", "lives/processes.c");
     let wrapper = ["strace", "-f", "-o", "strace-output"];
-    life.record_command(&[], &life.behind(&wrapper, &["fork", "5"]));
+    life.record_command(&[], &life.wrapped(&wrapper, &["fork", "5"]));
 }
 
 #[test]
@@ -686,14 +688,14 @@ fn a_program_stepped_by_a_debugger_is_recorded() {
     let life = Life::new("gdb", "lives/processes.c");
     // From the fifth event on, 2000 instructions one by one: through several events, each of which
     // finds its sequence interrupted at every instruction.
-    let script = life.world.path("script");
+    let script = life.fixture.path("script");
     let text = "set pagination off\nset debuginfod enabled off\nset breakpoint pending on\n\
                 set confirm off\nbreak trackway_emit_life_DOT_step\nrun\nignore 1 3\ncontinue\n\
                 delete\nstepi 4000\ncontinue\nquit\n";
     fs::write(&script, text).expect("gdb's commands");
     let script = script.to_str().unwrap();
     let wrapper = ["gdb", "-q", "-batch", "-nx", "-x", script, "--args"];
-    let recording = life.record_command(&[], &life.behind(&wrapper, &["steps", "50"]));
+    let recording = life.record_command(&[], &life.wrapped(&wrapper, &["steps", "50"]));
     assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
     assert_eq!(recording.summary.recorded, 50, "{}", about(&recording));
     let output = String::from_utf8_lossy(&recording.output.stdout);

@@ -1,5 +1,5 @@
-//! `trackway record`: what it passes through and records, ways to reserve, contexts, and where and
-//! with what privileges the recorded programs live.
+//! `trackway record`: the command that it runs and the events that it records, writer paths,
+//! contexts, and the environments and privileges of recorded programs.
 
 mod arch;
 mod command;

@@ -1,9 +1,9 @@
-//! Processes that become another user (docs/design/0004-privileges.md): recorded by root as long as
-//! they are root's, by the other user's recording afterwards, by nobody twice, and never in a
-//! window that is not theirs.
+//! Processes that become another user (docs/design/0004-privileges.md). Root records them as long
+//! as they are root's, and the other user's recording records them afterwards. No event is recorded
+//! twice, and none in a window that belongs to another user.
 //!
 //! The programs are in `tests/lives/users.c`. Two recordings run at a time, one of root's and one
-//! of nobody's; the program holds the tokens of both.
+//! of the user `nobody`; the program holds the tokens of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,43 +14,43 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
-use trackway_tests::{Recording, Summary, World, build_dir, has, is_root, skipped, source_dir};
+use trackway_tests::{Fixture, Recording, Summary, build_dir, has, is_root, skipped, source_dir};
 
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 /// Both recordings of one program.
 struct Users {
-    world: World,
+    fixture: Fixture,
     steps: Steps,
     program: PathBuf,
 }
 
 /// The trace of one user's recording.
-struct Seen {
+struct UserTrace {
     recording: Recording,
     /// Numbers of the steps, by stream, in the order of the trace.
     numbers: BTreeMap<u32, Vec<u64>>,
 }
 
-impl Seen {
-    fn of(world: &World, recording: Recording) -> Self {
+impl UserTrace {
+    fn of(fixture: &Fixture, recording: Recording) -> Self {
         let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for step in steps_of(&world.print(&recording.trace)) {
+        for step in steps_of(&fixture.print(&recording.trace)) {
             assert_eq!((step.vpid, step.vtid), (step.pid, step.tid), "contexts of {step:?}");
-            numbers.entry(step.who).or_default().push(step.number);
+            numbers.entry(step.stream).or_default().push(step.number);
         }
         Self { recording, numbers }
     }
 
-    fn stream(&self, who: u32) -> &[u64] {
-        self.numbers.get(&who).map_or(&[], Vec::as_slice)
+    fn stream(&self, stream: u32) -> &[u64] {
+        self.numbers.get(&stream).map_or(&[], Vec::as_slice)
     }
 
     fn summary(&self) -> Summary {
         self.recording.summary
     }
 
-    /// How many processes it says became another user.
+    /// Returns the number of processes that the recorder reports as having become another user.
     fn departed(&self) -> u64 {
         let messages = self.recording.messages();
         let line = messages.lines().find(|line| line.contains("became another user"));
@@ -62,74 +62,77 @@ impl Seen {
 }
 
 impl Users {
-    /// `None`, said so: there cannot be two users here.
+    /// Makes a fixture of two users; returns `None`, after printing the reason, where that is
+    /// impossible.
     fn new(name: &str, linked: bool) -> Option<Self> {
         if !is_root() || !has("setpriv") || !has("unshare") {
             skipped("only root can become another user");
             return None;
         }
-        let world = World::new(name);
+        let fixture = Fixture::new(name);
         let library = build_dir().join("libtrackway.so");
         let reads = |path: &Path| {
             let mut cat = Command::new(AS_NOBODY[0]);
             cat.args(&AS_NOBODY[1..]).arg("test").arg("-r").arg(path);
             cat.status().is_ok_and(|status| status.success())
         };
-        if !reads(&library) || !reads(&world.path("")) {
+        if !reads(&library) || !reads(&fixture.path("")) {
             skipped("the built library is not readable by other users");
             return None;
         }
-        let steps = Steps::new(&world, "steps");
-        // Both users make their windows and write what the test reads.
-        for path in [world.window_dir(), world.path("").as_path()] {
+        let steps = Steps::new(&fixture, "steps");
+        // Both users make their windows and write the files that the test reads.
+        for path in [fixture.window_dir(), fixture.path("").as_path()] {
             fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).expect("for all");
         }
         fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("for all");
-        let program = world.compile_file("lives/users.c", linked, &[]);
-        Some(Self { world, steps, program })
+        let program = fixture.compile_file("lives/users.c", linked, &[]);
+        Some(Self { fixture, steps, program })
     }
 
-    /// Starts nobody's recording; it lasts until `finish_theirs`. Its token.
+    /// Starts the recording of the user `nobody`, which lasts until `finish_theirs`; returns it
+    /// with its token.
     fn start_theirs(&self, pattern: &str) -> (Running, String) {
-        let mut recorder = self.world.command(AS_NOBODY[0]);
+        let mut recorder = self.fixture.command(AS_NOBODY[0]);
         recorder.args(&AS_NOBODY[1..]).arg(build_dir().join("trackway"));
         recorder.args(["record", "--on", pattern, "--context", "vpid,vtid"]);
-        recorder.arg("-o").arg(self.world.path("theirs")).args(["--", "sh", "-c"]);
+        recorder.arg("-o").arg(self.fixture.path("theirs")).args(["--", "sh", "-c"]);
         recorder.arg(
             "echo $TRACKWAY_TOKEN > token.new && mv token.new token && \
              until test -e ended; do sleep 0.02; done",
         );
         let running = Running::start(&mut recorder);
-        let token = self.world.path("token");
+        let token = self.fixture.path("token");
         wait_for("nobody's recording", || token.exists());
         (running, fs::read_to_string(token).expect("its token").trim().to_owned())
     }
 
-    fn finish_theirs(&self, theirs: Running) -> Recording {
-        fs::write(self.world.path("ended"), "").expect("a file");
-        let recording = Recording::new(self.world.path("theirs"), theirs.finish());
+    fn finish_theirs(&self, recorder: Running) -> Recording {
+        fs::write(self.fixture.path("ended"), "").expect("a file");
+        let recording = Recording::new(self.fixture.path("theirs"), recorder.finish());
         assert!(recording.output.status.success(), "{}", recording.messages());
         recording
     }
 
-    /// Records the program by root's and nobody's recorders at a time; what each of them saw.
-    fn record(&self, wrapper: &[&str], arguments: &[&str]) -> (Seen, Seen) {
+    /// Records the program by the recorders of root and `nobody` at the same time; returns the
+    /// events that each of them recorded.
+    fn record(&self, wrapper: &[&str], arguments: &[&str]) -> (UserTrace, UserTrace) {
         let (theirs, token) = self.start_theirs("life:*");
-        let trace = self.world.path("trace");
+        let trace = self.fixture.path("trace");
         let mut command: Vec<&str> = wrapper.to_vec();
         command.push(self.program.to_str().expect("text"));
         command.extend(arguments);
-        let mut recorder = self.world.recorder(&self.steps, &trace, &[], &command);
+        let mut recorder = self.fixture.recorder(&self.steps, &trace, &[], &command);
         recorder.env("TRACKWAY_TOKEN", token);
         let ours = Recording::new(trace, Running::start(&mut recorder).finish());
         let theirs = self.finish_theirs(theirs);
         println!("{}\n{}", ours.messages(), theirs.messages()); // shown where the test fails
         assert!(ours.output.status.success(), "{}: {}", ours.output.status, ours.messages());
-        (Seen::of(&self.world, ours), Seen::of(&self.world, theirs))
+        (UserTrace::of(&self.fixture, ours), UserTrace::of(&self.fixture, theirs))
     }
 
-    fn emitted(&self, who: u32) -> u64 {
-        self.steps.counts().started.get(&who).copied().unwrap_or(0)
+    fn emitted(&self, stream: u32) -> u64 {
+        self.steps.counts().started.get(&stream).copied().unwrap_or(0)
     }
 }
 
@@ -138,7 +141,7 @@ fn up_to(count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn who_drops_root_is_recorded_by_root_before_and_by_the_new_user_after() {
+fn a_process_that_drops_root_changes_its_recording() {
     for linked in [true, false] {
         let Some(users) = Users::new("drop", linked) else { return };
         let (ours, theirs) = users.record(&[], &["drop", "500"]);
@@ -146,8 +149,8 @@ fn who_drops_root_is_recorded_by_root_before_and_by_the_new_user_after() {
         assert_eq!(ours.stream(0), up_to(500));
         assert_eq!((ours.summary().recorded, ours.summary().lost), (500, 0));
         assert_eq!(ours.departed(), 1);
-        for who in [1, 2, 4] {
-            assert_eq!(theirs.stream(who), up_to(500), "stream {who}");
+        for stream in [1, 2, 4] {
+            assert_eq!(theirs.stream(stream), up_to(500), "stream {stream}");
         }
         assert_eq!(theirs.stream(3), up_to(10), "of the program that its child became");
         assert_eq!((theirs.summary().recorded, theirs.summary().lost), (1510, 0));
@@ -159,8 +162,8 @@ fn who_drops_root_is_recorded_by_root_before_and_by_the_new_user_after() {
 #[test]
 fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
     let Some(users) = Users::new("drop-alone", true) else { return };
-    // No recording of nobody's, but his window is made.
-    let recording = users.world.record_steps(
+    // The user `nobody` records nothing, but its window is made.
+    let recording = users.fixture.record_steps(
         &users.steps,
         &[],
         &[users.program.to_str().expect("text"), "drop", "50"],
@@ -177,7 +180,7 @@ fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
 }
 
 #[test]
-fn who_can_come_back_is_recorded_by_root_throughout() {
+fn a_process_that_can_regain_root_stays_in_roots_recording() {
     let Some(users) = Users::new("temporary", true) else { return };
     let (ours, theirs) = users.record(&[], &["temporary", "100"]);
     assert_eq!(ours.stream(0), up_to(501));
@@ -195,26 +198,33 @@ fn threads_in_full_flight_are_recorded_without_a_gap_but_the_change() {
             let (ours, theirs) = users.record(wrapper, &["threads", pause_us]);
             assert_eq!(ours.departed(), 1);
             let mut between = 0;
-            for who in 0..3 {
-                let (before, after) = (ours.stream(who), theirs.stream(who));
-                let emitted = users.emitted(who);
+            for stream in 0..3 {
+                let (before, after) = (ours.stream(stream), theirs.stream(stream));
+                let emitted = users.emitted(stream);
                 let rises = |numbers: &[u64]| numbers.windows(2).all(|pair| pair[0] < pair[1]);
-                assert!(rises(before) && rises(after), "stream {who}: nothing twice");
+                assert!(rises(before) && rises(after), "stream {stream}: nothing twice");
                 let (last, first) = (before.last().copied().unwrap(), after.first().copied());
                 let first = first.unwrap_or(emitted);
-                assert!(last < first, "stream {who}: first here, then there");
+                assert!(last < first, "stream {stream}: first here, then there");
                 between += first - last - 1;
                 if ours.summary().lost == 0 {
-                    assert!(last + 1 >= users.emitted(100 + who), "stream {who}: all of before");
-                    assert_eq!(before, up_to(last + 1), "stream {who}: silently lost before");
+                    assert!(
+                        last + 1 >= users.emitted(100 + stream),
+                        "stream {stream}: all of before"
+                    );
+                    assert_eq!(before, up_to(last + 1), "stream {stream}: silently lost before");
                 }
                 if theirs.summary().lost == 0 {
-                    assert!(first <= users.emitted(200 + who), "stream {who}: all of after");
-                    assert_eq!(after, (first..emitted).collect::<Vec<_>>(), "stream {who}: after");
+                    assert!(first <= users.emitted(200 + stream), "stream {stream}: all of after");
+                    assert_eq!(
+                        after,
+                        (first..emitted).collect::<Vec<_>>(),
+                        "stream {stream}: after"
+                    );
                 }
             }
-            let emitted: u64 = (0..3).map(|who| users.emitted(who)).sum();
-            let counted = |seen: &Seen| seen.summary().recorded + seen.summary().lost;
+            let emitted: u64 = (0..3).map(|stream| users.emitted(stream)).sum();
+            let counted = |seen: &UserTrace| seen.summary().recorded + seen.summary().lost;
             let sum = counted(&ours) + counted(&theirs);
             assert!(sum <= emitted && emitted <= sum + between, "{emitted} of {sum} + {between}");
         }
@@ -222,7 +232,7 @@ fn threads_in_full_flight_are_recorded_without_a_gap_but_the_change() {
 }
 
 #[test]
-fn who_comes_back_all_the_same_finds_its_window_again() {
+fn a_process_that_regains_root_finds_its_window_again() {
     let Some(users) = Users::new("back", true) else { return };
     let (ours, theirs) = users.record(&[], &["back", "50"]);
     assert_eq!(ours.stream(0), up_to(255));
@@ -326,7 +336,7 @@ fn events_described_at_run_time_go_along() {
 }
 
 #[test]
-fn what_is_described_in_no_window_comes_on_with_the_next() {
+fn events_registered_in_no_window_turn_on_with_the_next() {
     let Some(users) = Users::new("nowhere", true) else { return };
     let (ours, theirs) = users.record(&[], &["nowhere", "50"]);
     assert_eq!((ours.stream(0), ours.stream(4)), (&up_to(50)[..], &up_to(100)[..]));
@@ -340,7 +350,7 @@ fn programs_with_more_rights_than_their_user_take_no_window_of_his() {
     fs::set_permissions(&users.program, PermissionsExt::from_mode(0o4755)).expect("set-user-ID");
     // Its environment does not say where windows are: the usual place must be one of its own.
     let script = "mount -t tmpfs -o mode=1777 trackway-test-shm /dev/shm || exit 77; exec \"$@\"";
-    let mut command = users.world.command("unshare");
+    let mut command = users.fixture.command("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).args(AS_NOBODY);
     command.arg(&users.program).args(["secure", "50"]).env("STEPS", users.steps.path());
     let output = Running::start(&mut command).finish();
@@ -386,14 +396,14 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     assert!(built.success());
     let program = target.join("debug/examples/users");
     let (theirs, token) = users.start_theirs("life:*");
-    let trace = users.world.path("trace");
-    let mut recorder = users.world.trackway(&["record", "--on", "life:*", "-o"]);
+    let trace = users.fixture.path("trace");
+    let mut recorder = users.fixture.trackway(&["record", "--on", "life:*", "-o"]);
     recorder.arg(&trace).arg("--").arg(program).env("TRACKWAY_TOKEN", token);
     let ours = Recording::new(trace, Running::start(&mut recorder).finish());
     let theirs = users.finish_theirs(theirs);
     assert!(ours.output.status.success(), "{}", ours.messages());
     for (recording, user) in [(&ours, "as_user = 0"), (&theirs, "as_user = 65534")] {
-        let text = users.world.print(&recording.trace);
+        let text = users.fixture.print(&recording.trace);
         let count = |name: &str| text.lines().filter(|line| line.contains(name)).count();
         for name in ["work_begin: ", "said: ", "counted: "] {
             let lines = text.lines().filter(|line| line.contains(&format!("life:{name}")));
@@ -405,9 +415,9 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     }
 }
 
-/// The processes of which a trace has events.
-fn processes_in(world: &World, trace: &Path) -> BTreeSet<u32> {
-    let text = world.print(trace);
+/// Returns the processes that have events in a trace.
+fn processes_in(fixture: &Fixture, trace: &Path) -> BTreeSet<u32> {
+    let text = fixture.print(trace);
     let vpid = |line: &str| {
         let (_, rest) = line.split_once("vpid = ")?;
         rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
@@ -422,10 +432,10 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
         return skipped("nginx is not installed");
     }
     let Some(users) = Users::new("nginx", false) else { return };
-    let world = &users.world;
+    let fixture = &users.fixture;
     let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let address = port.expect("a free port");
-    let folder = world.path("nginx").display().to_string();
+    let folder = fixture.path("nginx").display().to_string();
     fs::create_dir(&folder).expect("a folder");
     fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).expect("for all");
     let configuration = format!(
@@ -435,11 +445,11 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
          fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};\n\
          server {{ listen {address}; return 200 'served'; }} }}\n"
     );
-    let file = world.path("nginx.conf");
+    let file = fixture.path("nginx.conf");
     fs::write(&file, configuration).expect("its configuration");
     let (theirs, token) = users.start_theirs(PATTERN);
-    let trace = world.path("trace");
-    let mut recorder = world.trackway(&["record", "--preload", "libc", "--on", PATTERN]);
+    let trace = fixture.path("trace");
+    let mut recorder = fixture.trackway(&["record", "--preload", "libc", "--on", PATTERN]);
     recorder.args(["--context", "vpid,vtid", "-o"]).arg(&trace).arg("--");
     recorder.args(["nginx", "-e", &format!("{folder}/errors"), "-p", &folder, "-c"]).arg(&file);
     recorder.env("TRACKWAY_TOKEN", token);
@@ -464,11 +474,11 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
     println!("{}\n{}", ours.messages(), theirs.messages());
     assert!(ours.output.status.success(), "{}", ours.messages());
     assert!(ours.messages().contains("2 processes became another user"), "{}", ours.messages());
-    let seen = processes_in(world, &ours.trace);
+    let seen = processes_in(fixture, &ours.trace);
     assert!(seen.contains(&master.cast_unsigned()) && workers.is_subset(&seen), "{seen:?}");
-    assert_eq!(processes_in(world, &theirs.trace), workers);
+    assert_eq!(processes_in(fixture, &theirs.trace), workers);
     for recording in [&ours, &theirs] {
-        let text = world.print(&recording.trace);
+        let text = fixture.print(&recording.trace);
         assert_eq!(text.lines().count() as u64, recording.summary.recorded);
     }
 }
@@ -505,21 +515,22 @@ int main(int argc, char **argv)
 "#;
 
 #[test]
-fn who_may_have_no_more_data_leaves_root_all_the_same() {
+fn a_process_at_its_data_limit_can_leave_root() {
     if !is_root() {
         return skipped("only root can become another user");
     }
-    let world = World::new("privileges-poor");
-    let program = world.compile("poor", POOR, true, &["-pthread"]);
+    let fixture = Fixture::new("privileges-poor");
+    let program = fixture.compile("poor", POOR, true, &["-pthread"]);
     for limit in ["0", "1048576", "17179869184"] {
-        let recording = world.record(&[], &[program.to_str().unwrap(), limit]);
+        let recording = fixture.record(&[], &[program.to_str().unwrap(), limit]);
         assert!(recording.output.status.success(), "{limit}: {}", recording.messages());
         assert!(recording.summary.recorded > 0, "{limit}: {}", recording.messages());
         assert!(recording.messages().contains("1 process became another user"), "{limit}");
     }
 }
 
-/// Locks all of its memory, present and future, and becomes another user, who may lock little.
+/// Program that locks all of its memory, present and future, and becomes another user, who may lock
+/// little.
 const LOCKED: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -556,13 +567,13 @@ int main(void)
 "#;
 
 #[test]
-fn who_may_lock_no_more_memory_leaves_root_all_the_same() {
+fn a_process_at_its_lock_limit_can_leave_root() {
     if !is_root() {
         return skipped("only root can become another user");
     }
-    let world = World::new("privileges-locked");
-    let program = world.compile("locked", LOCKED, true, &[]);
-    let recording = world.record(&[], &[program.to_str().unwrap()]);
+    let fixture = Fixture::new("privileges-locked");
+    let program = fixture.compile("locked", LOCKED, true, &[]);
+    let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     if recording.output.status.code() == Some(77) {
         return skipped("memory cannot be locked here");
     }

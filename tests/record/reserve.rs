@@ -1,4 +1,4 @@
-//! `--reserve`: the same programs, by each of the three ways in which writers keep apart.
+//! `--reserve`: the same programs, by each of the three writer paths.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use trackway_tests::steps::{Running, send, wait_for};
-use trackway_tests::{Recording, Summary, World};
+use trackway_tests::{Fixture, Recording, Summary};
 
 /// Threads that number their events; with a third argument, for ever.
 const TICKS: &str = r#"
@@ -39,12 +39,13 @@ int main(int argc, char **argv) {
 
 const WAYS: [&str; 3] = ["rseq", "claim", "lockless"];
 
-fn compile(world: &World) -> String {
-    let program = world.compile("ticks", TICKS, true, &["-pthread"]);
+fn compile(fixture: &Fixture) -> String {
+    let program = fixture.compile("ticks", TICKS, true, &["-pthread"]);
     program.to_str().expect("a path").to_owned()
 }
 
-/// Numbers of each thread's events, in the order of the trace. Texts must be what was written.
+/// Returns the numbers of each thread's events, in the order of the trace. Texts must be as they
+/// were written.
 fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
     let mut numbers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for line in text.lines() {
@@ -59,10 +60,10 @@ fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
     numbers
 }
 
-fn check(world: &World, recording: &Recording, way: &str) -> BTreeMap<u32, Vec<u32>> {
-    let text = world.print(&recording.trace);
+fn check(fixture: &Fixture, recording: &Recording, way: &str) -> BTreeMap<u32, Vec<u32>> {
+    let text = fixture.print(&recording.trace);
     assert_eq!(text.lines().count() as u64, recording.summary.recorded, "{way}");
-    if let Some(theirs) = world.babeltrace(&recording.trace) {
+    if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         let same = text.as_bytes() == theirs.stdout;
         assert!(same, "{way}: not as babeltrace2 prints {}", recording.trace.display());
     }
@@ -76,13 +77,13 @@ fn check(world: &World, recording: &Recording, way: &str) -> BTreeMap<u32, Vec<u
 #[test]
 fn every_way_records_all_events_where_there_is_room() {
     for way in WAYS {
-        let world = World::new("reserve");
-        let program = compile(&world);
+        let fixture = Fixture::new("reserve");
+        let program = compile(&fixture);
         let options = ["--on=app:*", "--reserve", way, "--buffer-size=32M", "--sub-buffers=4"];
-        let recording = world.record(&options, &[&program, "20000", "2"]);
+        let recording = fixture.record(&options, &[&program, "20000", "2"]);
         assert_eq!(recording.summary.recorded, 40_000, "{way}: {}", recording.messages());
         assert_eq!((recording.summary.lost, recording.summary.overwritten), (0, 0), "{way}");
-        let numbers = check(&world, &recording, way);
+        let numbers = check(&fixture, &recording, way);
         assert!(numbers.values().all(|numbers| numbers.len() == 20_000), "{way}");
     }
 }
@@ -91,17 +92,17 @@ fn every_way_records_all_events_where_there_is_room() {
 fn every_way_counts_what_finds_no_room_and_what_is_overwritten() {
     for way in WAYS {
         for more in [&["--overwrite"][..], &[]] {
-            let world = World::new("reserve-full");
-            let program = compile(&world);
+            let fixture = Fixture::new("reserve-full");
+            let program = compile(&fixture);
             let small = ["--on=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=4"];
             let options = [&small, more].concat();
-            let recording = world.record(&options, &[&program, "20000", "4"]);
+            let recording = fixture.record(&options, &[&program, "20000", "4"]);
             let Summary { recorded, lost, overwritten, .. } = recording.summary;
             let messages = recording.messages();
             assert_eq!(recorded + lost + overwritten, 80_000, "{way}: {messages}");
             assert!(recorded > 0 && lost + overwritten > 0, "{way}: {messages}");
             assert_eq!(overwritten > 0, !more.is_empty(), "{way}: {messages}");
-            check(&world, &recording, way);
+            check(&fixture, &recording, way);
         }
     }
 }
@@ -122,10 +123,10 @@ int main(void) {
 }
 "#;
     for way in WAYS {
-        let world = World::new("reserve-large");
-        let program = world.compile("large", LARGE, true, &[]);
+        let fixture = Fixture::new("reserve-large");
+        let program = fixture.compile("large", LARGE, true, &[]);
         let options = ["--on=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=8"];
-        let recording = world.record(&options, &[program.to_str().expect("a path")]);
+        let recording = fixture.record(&options, &[program.to_str().expect("a path")]);
         let Summary { recorded, lost, .. } = recording.summary;
         assert_eq!((recorded, lost), (50, 50), "{way}: {}", recording.messages());
     }
@@ -133,35 +134,36 @@ int main(void) {
 
 #[test]
 fn another_word_is_refused_with_the_ways_there_are() {
-    let world = World::new("reserve-word");
-    let output = world.trackway(&["record", "--reserve=lock", "--", "true"]).output().unwrap();
+    let fixture = Fixture::new("reserve-word");
+    let output = fixture.trackway(&["record", "--reserve=lock", "--", "true"]).output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(WAYS.iter().all(|way| messages.contains(way)), "{messages}");
 }
 
-/// The paper's algorithm has no remedy for a writer that is killed between reserve and commit: what
-/// it was among is lost. That is found, said and counted; what is recorded is whole. The other two
-/// ways have no such state.
+/// The lockless writer path has no remedy for a writer that is killed between reserve and commit:
+/// the events around the hole are lost. The loss is detected, reported and counted; the recorded
+/// events are complete. The other two writer paths have no such state.
 #[test]
 fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
-    /// About every second kill hits a writer there, so many in a row do not miss.
+    /// About every second kill hits a writer between reserve and commit, so this many in a row do
+    /// not miss.
     const KILLS_MAX: usize = 60;
     for way in WAYS {
         let kills = if way == "lockless" { KILLS_MAX } else { 5 };
         let has_hole = |messages: &str| messages.contains(" a hole, where a writer ended");
         let found = (0..kills).any(|_| {
-            let world = World::new("reserve-killed");
-            let program = compile(&world);
+            let fixture = Fixture::new("reserve-killed");
+            let program = compile(&fixture);
             let script = format!("{program} 0 2 for-ever & sleep 0.05; kill -9 $!; wait");
-            // So that there is little to be looked at.
+            // A small buffer, so that there is little to scan.
             let small = ["--overwrite", "--buffer-size=128K", "--sub-buffers=4"];
             let options = [&["--on=app:*", "--reserve", way][..], &small].concat();
-            let recording = world.record(&options, &["sh", "-c", &script]);
-            check(&world, &recording, way);
+            let recording = fixture.record(&options, &["sh", "-c", &script]);
+            check(&fixture, &recording, way);
             let messages = recording.messages();
-            // One that is killed in the first record of a sub-buffer takes nothing else with it: on
-            // a machine that is busy that is the first of all, now and then.
+            // A writer that is killed in the first record of a sub-buffer loses no other record: on
+            // a busy machine that may be the first record of all.
             let has_lost = recording.summary.lost > 0;
             assert!(has_lost || way == "lockless" || !has_hole(&messages), "{messages}");
             has_hole(&messages) && has_lost
@@ -179,7 +181,7 @@ impl Drop for Orphan {
     }
 }
 
-/// Bytes of all files in a folder, if it is there.
+/// Returns the bytes of all files in a folder, if it is there.
 fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -193,10 +195,10 @@ fn bytes_in(folder: &Path) -> u64 {
 #[test]
 fn every_way_is_recovered_after_the_recorder_was_killed() {
     for way in WAYS {
-        let world = World::new("reserve-recover");
-        let program = compile(&world);
-        let trace = world.path("trace");
-        let mut command = world.trackway(&["record", "--on=app:*", "--reserve", way, "-o"]);
+        let fixture = Fixture::new("reserve-recover");
+        let program = compile(&fixture);
+        let trace = fixture.path("trace");
+        let mut command = fixture.trackway(&["record", "--on=app:*", "--reserve", way, "-o"]);
         command.arg(&trace).args(["--", &program, "0", "2", "for-ever"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let recorder = Running::start(&mut command);
@@ -212,10 +214,10 @@ fn every_way_is_recovered_after_the_recorder_was_killed() {
         send(recorder_pid, libc::SIGKILL);
         std::thread::sleep(Duration::from_millis(20));
         drop((child, recorder));
-        let output = world.trackway(&["recover"]).arg(&trace).output().expect("recover");
+        let output = fixture.trackway(&["recover"]).arg(&trace).output().expect("recover");
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && messages.contains("more events"), "{way}: {messages}");
-        let numbers = numbers(&world.print(&trace));
+        let numbers = numbers(&fixture.print(&trace));
         assert!(!numbers.is_empty(), "{way}");
         for numbers in numbers.values() {
             assert!(numbers.is_sorted_by(|a, b| a < b), "{way}: none twice");

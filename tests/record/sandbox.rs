@@ -1,7 +1,7 @@
-//! Processes that may not do much, and processes that are made in odd ways: the library makes no
-//! system call that a sandbox could kill it for, and shares no rseq area by mistake.
+//! Restricted processes, and processes that are made in unusual ways: the library makes no system
+//! call for which a sandbox could kill it, and shares no rseq area by mistake.
 
-use trackway_tests::{World, discarded_by_babeltrace};
+use trackway_tests::{Fixture, discarded_by_babeltrace};
 
 fn source(name: &str) -> String {
     let path = trackway_tests::source_dir().join("tests/lives").join(name);
@@ -10,8 +10,8 @@ fn source(name: &str) -> String {
 
 #[test]
 fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
-    let world = World::new("sandbox");
-    let program = world.compile("sandbox", &source("sandbox.c"), true, &[]);
+    let fixture = Fixture::new("sandbox");
+    let program = fixture.compile("sandbox", &source("sandbox.c"), true, &[]);
     let program = program.to_str().unwrap();
     for (command, events) in [
         (vec![program], 3000),
@@ -23,8 +23,8 @@ fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
         let filter = ["--filter", "number < 1000 && who < 4"];
         let filtered = [&["--context", "vtid"], &filter[..]].concat();
         for options in [&["--context", "none"][..], &["--context", "vpid,vtid"], &filtered] {
-            let _ = std::fs::remove_dir_all(world.path("trace"));
-            let recording = world.record(options, &command);
+            let _ = std::fs::remove_dir_all(fixture.path("trace"));
+            let recording = fixture.record(options, &command);
             if recording.output.status.code() == Some(77) {
                 return trackway_tests::skipped("seccomp filters are not available");
             }
@@ -38,18 +38,18 @@ fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
 
 #[test]
 fn clone_children_that_share_thread_local_storage_harm_nobody() {
-    let world = World::new("clones");
-    let program = world.compile("clones", &source("clones.c"), true, &[]);
+    let fixture = Fixture::new("clones");
+    let program = fixture.compile("clones", &source("clones.c"), true, &[]);
     let options = ["--buffer-size", "32M"];
-    let recording = world.record(&options, &[program.to_str().unwrap()]);
+    let recording = fixture.record(&options, &[program.to_str().unwrap()]);
     assert_eq!(recording.output.status.code(), Some(0), "{}", recording.messages());
     let summary = recording.summary;
     assert_eq!(summary.recorded + summary.lost, 3 * 20 * 5000, "{}", recording.messages());
-    let text = world.print(&recording.trace);
+    let text = fixture.print(&recording.trace);
     assert_eq!(text.lines().count() as u64, summary.recorded);
     let whole = "text = \"twenty-four characters ..\" }";
     assert!(text.lines().all(|line| line.ends_with(whole)), "every record is whole");
-    if let Some(theirs) = world.babeltrace(&recording.trace) {
+    if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         assert_eq!(text, String::from_utf8_lossy(&theirs.stdout));
         let messages = String::from_utf8_lossy(&theirs.stderr);
         assert_eq!(discarded_by_babeltrace(&messages), summary.lost);
@@ -58,7 +58,7 @@ fn clone_children_that_share_thread_local_storage_harm_nobody() {
 
 #[test]
 fn strict_mode_costs_what_comes_after_and_nothing_else() {
-    let world = World::new("strict");
+    let fixture = Fixture::new("strict");
     let text = "#define _GNU_SOURCE\n\
                 #include <linux/seccomp.h>\n#include <sys/prctl.h>\n#include <sys/syscall.h>\n\
                 #include <trackway/trackway.h>\n#include <unistd.h>\n\
@@ -70,8 +70,8 @@ fn strict_mode_costs_what_comes_after_and_nothing_else() {
                 /* Events that are off are nothing but a look at memory. */\n\
                 for (unsigned i = 0; i < 1000; i++) trackway(other, step, i);\n\
                 syscall(SYS_exit, 7);\n}\n";
-    let program = world.compile("strict", text, true, &[]);
-    let recording = world.record(&["--on", "strict:*"], &[program.to_str().unwrap()]);
+    let program = fixture.compile("strict", text, true, &[]);
+    let recording = fixture.record(&["--on", "strict:*"], &[program.to_str().unwrap()]);
     if recording.output.status.code() == Some(77) {
         return trackway_tests::skipped("seccomp is not available");
     }

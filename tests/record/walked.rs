@@ -1,6 +1,6 @@
-//! What tools that walk through a program's memory find of the window in it: leak checkers,
-//! dumpers, debuggers; and limits that count address space. A program has readable what is in use
-//! and some more, and maps the rest when a session needs it.
+//! The window in tools that walk a program's memory: leak checkers, dumpers, debuggers; and under
+//! limits that count address space. A program maps the used part readable, with a reserve, and maps
+//! the rest when a session needs it.
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use trackway_abi::window::granule;
-use trackway_tests::{Recording, World, has, is_lockless, skipped};
+use trackway_tests::{Fixture, Recording, has, is_lockless, skipped};
 use trackway_window::{Allocator, READABLE_BYTES, Window};
 
 /// Events that the program emits.
 const EVENTS: u64 = 100_000;
-/// Above those of a system whose limits are lower: what one takes of a file system for a test.
+/// Above the limits of systems with lower ones: the part of a file system that a test may use.
 const PUSHED_BYTES: u64 = READABLE_BYTES + (16 << 20);
 
-/// Bytes of the window by access, as the program has said it first.
+/// Returns the bytes of the window by access, as the program printed them first.
 fn mapped(output: &str, access: &str) -> u64 {
     let parts = output.lines().filter_map(|line| line.strip_prefix("window: "));
     let sizes = parts.filter_map(|part| {
@@ -34,7 +34,7 @@ fn output_of(recording: &Recording) -> String {
     String::from_utf8_lossy(&recording.output.stdout).into_owned()
 }
 
-/// What the program has said at its beginning, of as many lines as at its end.
+/// Returns the lines that the program printed at its beginning, the same number as at its end.
 fn beginning(output: &str) -> String {
     let lines: Vec<&str> = output.lines().filter(|line| line.starts_with("window: ")).collect();
     lines[..lines.len() / 2].join("\n")
@@ -42,9 +42,9 @@ fn beginning(output: &str) -> String {
 
 #[test]
 fn little_of_the_window_is_readable_in_a_program() {
-    let world = World::new("walked");
-    let program = world.compile_file("lives/walked.c", true, &[]);
-    let recording = world.record(&["--buffer-size", "32M"], &[program]);
+    let fixture = Fixture::new("walked");
+    let program = fixture.compile_file("lives/walked.c", true, &[]);
+    let recording = fixture.record(&["--buffer-size", "32M"], &[program]);
     let (messages, output) = (recording.messages(), output_of(&recording));
     assert!(recording.output.status.success(), "{messages}");
     assert_eq!(recording.summary.recorded, EVENTS, "{messages}");
@@ -57,29 +57,30 @@ fn memcheck_looks_for_leaks_and_ends() {
     if !has("valgrind") {
         return skipped("valgrind is not installed");
     }
-    let world = World::new("walked-memcheck");
-    let program = world.compile_file("lives/walked.c", true, &[]);
+    let fixture = Fixture::new("walked-memcheck");
+    let program = fixture.compile_file("lives/walked.c", true, &[]);
     let program = program.to_str().expect("a path of text");
     // With 64 GiB that are readable this takes a day.
     let command = ["valgrind", "--leak-check=full", "--show-leak-kinds=all", program];
-    let recording = world.record(&["--buffer-size", "32M"], &command);
+    let recording = fixture.record(&["--buffer-size", "32M"], &command);
     let (messages, output) = (recording.messages(), output_of(&recording));
     assert!(recording.output.status.success(), "{messages}");
     assert_eq!(recording.summary.recorded + recording.summary.lost, EVENTS, "{messages}");
     assert!(messages.contains("definitely lost: 50,000 bytes in 500 blocks"), "{messages}");
     assert!(!messages.contains("Invalid "), "{messages}");
-    // Nothing behind the file's end, where each page costs memcheck a signal.
+    // No page beyond the file's end, where each page costs memcheck a signal.
     let readable = mapped(&beginning(&output), "rw-s");
     assert!((1..READABLE_BYTES).contains(&readable), "{readable} bytes: {output}");
 }
 
 #[test]
 fn a_core_dump_has_nothing_of_the_window() {
-    let world = World::new("walked-core");
-    let program = Waiting::start(&world, "wait");
+    let fixture = Fixture::new("walked-core");
+    let program = Waiting::start(&fixture, "wait");
     let maps = std::fs::read_to_string(format!("/proc/{}/smaps", program.child.id())).unwrap();
-    // By its folder: whoever has made the window sees its file under the name that it had first.
-    let window = world.window_dir().to_str().expect("a path of text");
+    // Finds the window by its folder: the process that made the window has the file mapped under
+    // its first name.
+    let window = fixture.window_dir().to_str().expect("a path of text");
     let mut of_window = false;
     let mut flags = Vec::new();
     for line in maps.lines() {
@@ -95,11 +96,11 @@ fn a_core_dump_has_nothing_of_the_window() {
         return skipped("gdb's gcore is not installed");
     }
     let pid = program.child.id().to_string();
-    let core = world.path("core");
-    let mut gcore = world.command("gcore");
+    let core = fixture.path("core");
+    let mut gcore = fixture.command("gcore");
     gcore.args(["-o", core.to_str().unwrap(), &pid]);
     let dumped = gcore.output().expect("gcore");
-    let size = std::fs::metadata(world.path(&format!("core.{pid}"))).map(|file| file.len());
+    let size = std::fs::metadata(fixture.path(&format!("core.{pid}"))).map(|file| file.len());
     let size = size.unwrap_or_else(|error| panic!("{error}: {dumped:?}"));
     assert!(size < READABLE_BYTES / 4, "{size} bytes");
 }
@@ -109,11 +110,11 @@ fn a_limit_on_address_space_is_the_programs() {
     if is_lockless("who cannot map all can write nothing") {
         return;
     }
-    let world = World::new("walked-limit");
-    let program = world.compile_file("lives/walked.c", true, &[]);
+    let fixture = Fixture::new("walked-limit");
+    let program = fixture.compile_file("lives/walked.c", true, &[]);
     let limit = 1_u64 << 30;
     let command = ["prlimit", &format!("--as={limit}"), program.to_str().unwrap()];
-    let recording = world.record(&[], &command);
+    let recording = fixture.record(&[], &command);
     let (messages, output) = (recording.messages(), output_of(&recording));
     assert!(recording.output.status.success(), "{messages}");
     assert_eq!(recording.summary.recorded + recording.summary.lost, EVENTS, "{messages}");
@@ -130,9 +131,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn start(world: &World, mode: &str) -> Self {
-        let program = world.compile_file("lives/walked.c", true, &[]);
-        let mut command = world.command(program);
+    fn start(fixture: &Fixture, mode: &str) -> Self {
+        let program = fixture.compile_file("lives/walked.c", true, &[]);
+        let mut command = fixture.command(program);
         command.arg(mode).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program");
         let input = child.stdin.take().expect("its input");
@@ -160,19 +161,20 @@ impl Drop for Waiting {
     }
 }
 
-/// The window's file, which the program has made.
-fn window_file(world: &World) -> PathBuf {
-    let entries = std::fs::read_dir(world.window_dir()).expect("the folder").flatten();
+/// Returns the window's file, which the program has made.
+fn window_file(fixture: &Fixture) -> PathBuf {
+    let entries = std::fs::read_dir(fixture.window_dir()).expect("the folder").flatten();
     entries.map(|entry| entry.path()).next().expect("a window")
 }
 
-/// Takes what a program has readable of the window, so that a session's memory lies beyond it. The
-/// memory is given back at once, but not its place. `None`: there is no room here.
-fn push_beyond_what_is_readable(world: &World) -> Option<()> {
+/// Uses up the part of the window that a program has mapped readable, so that a session's memory
+/// lies beyond it. The memory is released at once, but not its addresses. Returns `None` where
+/// there is no room.
+fn push_beyond_what_is_readable(fixture: &Fixture) -> Option<()> {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("a path");
-    let path = window_file(world);
+    let path = window_file(fixture);
     let owner = std::fs::metadata(&path).expect("the window").uid();
-    let folder = text(world.window_dir());
+    let folder = text(fixture.window_dir());
     let (window, file) =
         Window::open(&folder, &text(&path), owner, false).expect("the window opens");
     let allocator = Allocator::new(window, file);
@@ -182,21 +184,21 @@ fn push_beyond_what_is_readable(world: &World) -> Option<()> {
     Some(())
 }
 
-/// A session over a program that runs already, with memory beyond what it has readable: recorded
-/// and lost events.
-fn record_beyond(world: &World, mode: &str) -> Option<(u64, u64, String)> {
-    let mut program = Waiting::start(world, mode);
+/// Runs a session over a program that runs already, with memory beyond the readable part; returns
+/// recorded and lost events.
+fn record_beyond(fixture: &Fixture, mode: &str) -> Option<(u64, u64, String)> {
+    let mut program = Waiting::start(fixture, mode);
     if program.child.try_wait().expect("its status").is_some_and(|s| s.code() == Some(77)) {
         return None;
     }
-    push_beyond_what_is_readable(world)?;
+    push_beyond_what_is_readable(fixture)?;
     let succeed = |arguments: &[&str]| {
-        let output = world.trackway(arguments).output().expect("trackway");
+        let output = fixture.trackway(arguments).output().expect("trackway");
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr)
     };
-    let trace = world.path("trace");
+    let trace = fixture.path("trace");
     let trace = trace.to_str().expect("a path of text");
     succeed(&["session", "create", "beyond", "-o", trace, "--buffer-size", "32M"]);
     program.go_on();
@@ -206,14 +208,14 @@ fn record_beyond(world: &World, mode: &str) -> Option<(u64, u64, String)> {
     let status = program.child.wait().expect("its end");
     assert!(status.success(), "{status}");
     let messages = succeed(&["session", "destroy", "beyond"]);
-    let recorded = world.print(Path::new(trace)).lines().count() as u64;
+    let recorded = fixture.print(Path::new(trace)).lines().count() as u64;
     Some((recorded, trackway_tests::Summary::parse(&messages).lost, messages))
 }
 
 #[test]
 fn a_program_maps_more_when_a_session_needs_it() {
-    let world = World::new("walked-beyond");
-    let Some((recorded, lost, messages)) = record_beyond(&world, "wait") else {
+    let fixture = Fixture::new("walked-beyond");
+    let Some((recorded, lost, messages)) = record_beyond(&fixture, "wait") else {
         return skipped("there is no room in /dev/shm");
     };
     assert_eq!((recorded, lost), (EVENTS, 0), "{messages}");
@@ -221,8 +223,8 @@ fn a_program_maps_more_when_a_session_needs_it() {
 
 #[test]
 fn a_program_in_a_sandbox_is_not_made_to_map_more() {
-    let world = World::new("walked-sandbox");
-    let Some((recorded, lost, messages)) = record_beyond(&world, "sandbox") else {
+    let fixture = Fixture::new("walked-sandbox");
+    let Some((recorded, lost, messages)) = record_beyond(&fixture, "sandbox") else {
         return skipped("there are no seccomp filters, or there is no room in /dev/shm");
     };
     assert_eq!(recorded + lost, EVENTS, "{messages}");

@@ -1,4 +1,4 @@
-//! Nobody else gets to sessions, traces, or the window.
+//! Sessions, traces and the window are closed to other users.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,15 +12,15 @@ use serde_json::Value;
 use trackway_tests::steps::{Running, send, wait_for};
 use trackway_tests::{is_root, skipped, source_dir};
 
-use crate::place::{Place, told};
+use crate::session_test::{SessionTest, result_of};
 
-const NOBODY: [&str; 5] =
+const AS_NOBODY: [&str; 5] =
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"];
 
 /// Runs a command as another user.
-fn as_nobody(place: &Place, command: &[&str]) -> Output {
-    let mut all = NOBODY.into_iter().chain(command.iter().copied());
-    let mut setpriv = place.world.command(all.next().expect("a program"));
+fn as_nobody(test: &SessionTest, command: &[&str]) -> Output {
+    let mut all = AS_NOBODY.into_iter().chain(command.iter().copied());
+    let mut setpriv = test.fixture.command(all.next().expect("a program"));
     setpriv.args(all).current_dir("/").output().expect("setpriv runs")
 }
 
@@ -30,132 +30,134 @@ fn another_user_gets_to_nothing() {
     if !is_root() || !trackway_tests::has("setpriv") {
         return skipped("not root: other users");
     }
-    let place = Place::new("session-others");
-    place.ok("session create web -o trace");
-    place.emit("steps", 10);
+    let test = SessionTest::new("session-others");
+    test.ok("session create web -o trace");
+    test.emit("steps", 10);
     let modes = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
-    let run = place.world.run_dir();
-    let window = fs::read_dir(place.world.window_dir()).expect("a folder").flatten().next();
+    let run = test.fixture.run_dir();
+    let window = fs::read_dir(test.fixture.window_dir()).expect("a folder").flatten().next();
     let window = window.expect("a window").path();
     assert_eq!(modes(&run), 0o700);
     assert_eq!(modes(&run.join("web.sock")), 0o600);
-    assert_eq!(modes(&place.world.path("trace")), 0o700);
+    assert_eq!(modes(&test.fixture.path("trace")), 0o700);
     assert_eq!(modes(&window), 0o600);
-    // The ways there are open, as in /tmp and /dev/shm: it is up to these alone.
-    fs::set_permissions(place.world.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
-    // What another user can run: a copy, where he gets to it.
-    let trackway = place.world.path("trackway");
+    // The folders above are open, as in /tmp and /dev/shm: only these folders protect the files.
+    fs::set_permissions(test.fixture.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
+    // Another user can run a copy of the command that is readable for that user.
+    let trackway = test.fixture.path("trackway");
     trackway_tests::copy_program(&trackway_tests::build_dir().join("trackway"), &trackway);
     let trackway = trackway.to_str().expect("text");
-    let (_, text, talk) = told(&as_nobody(&place, &[trackway, "--version"]));
+    let (_, text, talk) = result_of(&as_nobody(&test, &[trackway, "--version"]));
     assert!(text.starts_with("trackway "), "{talk}");
     for line in ["session list", "session status web", "session destroy web", "event off web *"] {
         let words: Vec<&str> = std::iter::once(trackway).chain(line.split(' ')).collect();
-        let (is_success, text, talk) = told(&as_nobody(&place, &words));
+        let (is_success, text, talk) = result_of(&as_nobody(&test, &words));
         assert!(!is_success && text.is_empty(), "{line}: {text}");
         assert!(talk.contains("is not yours alone") && talk.contains("hint: "), "{line}: {talk}");
     }
-    let trace = place.world.path("trace");
+    let trace = test.fixture.path("trace");
     let trace = trace.to_str().expect("text");
-    let (is_success, text, _) = told(&as_nobody(&place, &[trackway, "print", trace]));
+    let (is_success, text, _) = result_of(&as_nobody(&test, &[trackway, "print", trace]));
     assert!(!is_success && text.is_empty(), "{text}");
     for (command, path) in [("ls", &run), ("cat", &run.join("web.log")), ("cat", &window)] {
-        let read = as_nobody(&place, &[command, path.to_str().expect("text")]);
-        let (is_success, text, talk) = told(&read);
+        let read = as_nobody(&test, &[command, path.to_str().expect("text")]);
+        let (is_success, text, talk) = result_of(&read);
         assert!(!is_success && text.is_empty() && talk.contains("Permission denied"), "{talk}");
     }
-    // His own sessions are elsewhere, and he has none.
-    let (is_success, text, talk) =
-        told(&as_nobody(&place, &["env", "-u", "TRACKWAY_RUN_DIR", trackway, "session", "list"]));
+    // That user's own sessions lie elsewhere, and there are none.
+    let (is_success, text, talk) = result_of(&as_nobody(
+        &test,
+        &["env", "-u", "TRACKWAY_RUN_DIR", trackway, "session", "list"],
+    ));
     assert!(is_success && text.is_empty() && talk.contains("there is no session"), "{talk}");
-    assert_eq!(place.status("web")["counts"]["recorded"], 10, "{}", source_dir().display());
-    place.ok("session destroy");
+    assert_eq!(test.status("web")["counts"]["recorded"], 10, "{}", source_dir().display());
+    test.ok("session destroy");
 }
 
 /// RUN create where the path of the folder of sockets is too long for a socket. EXPECT a hint, and
 /// nothing left.
 #[test]
 fn a_folder_of_sockets_with_too_long_a_path_is_refused() {
-    let place = Place::new("session-long-path");
-    let folder = place.world.path(&"long".repeat(30));
-    let mut create = place.command("session create web -o trace");
+    let test = SessionTest::new("session-long-path");
+    let folder = test.fixture.path(&"long".repeat(30));
+    let mut create = test.command("session create web -o trace");
     let create = create.env("TRACKWAY_RUN_DIR", &folder).output().expect("trackway runs");
-    let (is_success, _, talk) = told(&create);
+    let (is_success, _, talk) = result_of(&create);
     assert!(!is_success && talk.contains("hint: name a folder with a shorter path"), "{talk}");
-    assert!(!place.world.path("trace").exists(), "nothing is left of what was refused");
+    assert!(!test.fixture.path("trace").exists(), "nothing is left of what was refused");
     assert_eq!(fs::read_dir(folder).expect("a folder").count(), 0);
 }
 
-/// RUN create in, and into, a folder whose path is not UTF-8; record into one. EXPECT why, and
-/// nothing made; that what is recorded is listed, and ended, all the same.
+/// RUN create in, and into, a folder whose path is not UTF-8; record into one. EXPECT the reason,
+/// and nothing made; that the recording is listed, and can be ended, all the same.
 #[test]
 fn a_folder_that_is_not_utf_8_is_refused_in_words() {
-    let place = Place::new("session-not-utf-8");
-    let odd = place.world.path("").join(OsStr::from_bytes(b"x\xffy"));
+    let test = SessionTest::new("session-not-utf-8");
+    let odd = test.fixture.path("").join(OsStr::from_bytes(b"x\xffy"));
     fs::create_dir(&odd).expect("a folder");
     let refuse = |create: &mut Command| {
-        let (is_success, _, talk) = told(&create.output().expect("trackway runs"));
+        let (is_success, _, talk) = result_of(&create.output().expect("trackway runs"));
         assert!(!is_success && talk.contains("is not UTF-8"), "{talk}");
         assert!(talk.contains("the path /") && talk.contains("hint: "), "{talk}");
     };
     for line in ["session create web", "session create web -o t", "session create --foreground w"] {
-        refuse(place.command(line).current_dir(&odd));
+        refuse(test.command(line).current_dir(&odd));
     }
-    refuse(place.command("session create web -o").arg(&odd));
+    refuse(test.command("session create web -o").arg(&odd));
     assert_eq!(fs::read_dir(&odd).expect("a folder").count(), 0);
-    assert!(place.list().is_empty());
-    let mut record = place.command("record -o");
+    assert!(test.list().is_empty());
+    let mut record = test.command("record -o");
     record.arg(odd.join("trace")).args(["sleep", "60"]);
     let record = Running::start(&mut record);
-    wait_for("the session", || !place.list().is_empty());
-    let [one] = &place.list()[..] else { panic!("one session") };
+    wait_for("the session", || !test.list().is_empty());
+    let [one] = &test.list()[..] else { panic!("one session") };
     assert_eq!((&one["state"], &one["error"]), (&"recording".into(), &Value::Null));
     assert!(one["folder"].as_str().is_some_and(|it| it.ends_with("x\u{fffd}y/trace")), "{one}");
     let name = one["name"].as_str().expect("a name");
     for line in ["session status", "session stop", "session start", "session save"] {
-        place.ok(&format!("{line} {name}"));
+        test.ok(&format!("{line} {name}"));
     }
-    let talk = place.refused(&format!("print --follow {name}"));
+    let talk = test.refused(&format!("print --follow {name}"));
     assert!(talk.contains("is not UTF-8") && talk.contains("hint: trackway print"), "{talk}");
     let (is_success, _, talk) =
-        told(&place.command("session snapshot -o").arg(&odd).output().expect("trackway runs"));
+        result_of(&test.command("session snapshot -o").arg(&odd).output().expect("trackway runs"));
     assert!(!is_success && talk.contains("is not UTF-8"), "{talk}");
     send(record.pid().cast_signed(), libc::SIGKILL);
-    wait_for("its end", || place.list()[0]["state"] == "dead");
-    let folder = place.list()[0]["folder"].clone();
+    wait_for("its end", || test.list()[0]["state"] == "dead");
+    let folder = test.list()[0]["folder"].clone();
     assert!(folder.as_str().is_some_and(|it| it.ends_with("x\u{fffd}y/trace")), "{folder}");
-    place.ok(&format!("session destroy {name}"));
-    assert!(place.list().is_empty());
+    test.ok(&format!("session destroy {name}"));
+    assert!(test.list().is_empty());
     drop(record);
 }
 
 /// RUN create by a shell that has a file open. EXPECT a recorder that has not.
 #[test]
 fn the_recorder_keeps_nothing_of_its_caller_open() {
-    let place = Place::new("session-descriptors");
+    let test = SessionTest::new("session-descriptors");
     let trackway = trackway_tests::build_dir().join("trackway");
-    let mut shell = place.world.command("sh");
+    let mut shell = test.fixture.command("sh");
     shell.args(["-c", "exec 7>kept; \"$0\" session create web -o trace"]).arg(trackway);
     let said = shell.output().expect("a shell");
     assert!(said.status.success(), "{said:?}");
-    let folder = format!("/proc/{}/fd", place.recorder_of("web"));
+    let folder = format!("/proc/{}/fd", test.recorder_of("web"));
     let links = fs::read_dir(folder).expect("/proc").flatten();
     let open: Vec<_> = links.filter_map(|link| fs::read_link(link.path()).ok()).collect();
-    assert!(open.iter().any(|path| path.starts_with(place.world.path("trace"))), "{open:?}");
-    assert!(!open.contains(&place.world.path("kept")), "{open:?}");
-    place.ok("session destroy");
+    assert!(open.iter().any(|path| path.starts_with(test.fixture.path("trace"))), "{open:?}");
+    assert!(!open.contains(&test.fixture.path("kept")), "{open:?}");
+    test.ok("session destroy");
 }
 
-/// RUN status where the recorder has as many open files as it may. EXPECT to be told so at once, as
-/// what may take long is, and to be answered as soon as there are some again.
+/// RUN status where the recorder has as many open files as it may. EXPECT a message at once,
+/// because the wait may be long, and an answer as soon as descriptors are free.
 #[test]
-fn who_cannot_be_let_in_for_want_of_descriptors_is_told_so() {
+fn clients_beyond_the_descriptor_limit_get_a_message() {
     if !trackway_tests::has("prlimit") {
         return skipped("there is no prlimit(1)");
     }
-    let place = Place::new("session-without-descriptors");
-    place.ok("session create web --on nothing:* -o web");
-    let pid = place.recorder_of("web");
+    let test = SessionTest::new("session-without-descriptors");
+    test.ok("session create web --on nothing:* -o web");
+    let pid = test.recorder_of("web");
     let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("/proc").flatten();
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     let last = open.filter_map(number).max().expect("some");
@@ -163,100 +165,100 @@ fn who_cannot_be_let_in_for_want_of_descriptors_is_told_so() {
     let limited = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
     assert!(limited.expect("it runs").success());
     // What is left, and holes below the last one.
-    let socket = place.world.run_dir().join("web.sock");
+    let socket = test.fixture.run_dir().join("web.sock");
     let mut held = Vec::new();
     let why = "the session's recorder has too many open files";
     for _ in 0..60 {
         held.push(UnixStream::connect(&socket).expect("a connection"));
-        if told(&place.run("session status web")).2.contains(why) {
+        if result_of(&test.run("session status web")).2.contains(why) {
             break;
         }
     }
     for line in ["status web", "stop web", "status web", "snapshot web"] {
-        let talk = place.refused(&format!("session {line}"));
+        let talk = test.refused(&format!("session {line}"));
         assert!(talk.contains(why) && talk.contains("hint: raise its limit"), "{line}: {talk}");
     }
     drop(held);
-    wait_for("descriptors", || told(&place.run("session status web")).0);
-    place.ok("session destroy web");
+    wait_for("descriptors", || result_of(&test.run("session status web")).0);
+    test.ok("session destroy web");
 }
 
-/// RUN as root, in the folder of sockets of another user: all that asks; what makes or removes
-/// something; where one of root's own answers. EXPECT that what asks is answered, by him alone, and
-/// nothing else is done.
+/// RUN as root, in the run folder of another user: all queries; commands that make or remove
+/// something; and a query where root's own socket answers. EXPECT an answer to queries, only from
+/// that user's recorder, and no other effect.
 #[test]
 fn root_asks_another_user_s_sessions() {
     if !is_root() || !trackway_tests::has("setpriv") {
         return skipped("not root: other users");
     }
-    let place = Place::new("session-root-asks");
-    for path in [place.world.path(""), place.world.window_dir().to_owned()] {
+    let test = SessionTest::new("session-root-asks");
+    for path in [test.fixture.path(""), test.fixture.window_dir().to_owned()] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o1777)).expect("ours");
     }
     let trackway = trackway_tests::build_dir().join("trackway");
-    let (trackway, run) = (trackway.to_str().expect("text"), place.world.run_dir());
+    let (trackway, run) = (trackway.to_str().expect("text"), test.fixture.run_dir());
     let theirs = |line: &str| {
         let words: Vec<&str> = std::iter::once(trackway).chain(line.split(' ')).collect();
-        told(&as_nobody(&place, &words))
+        result_of(&as_nobody(&test, &words))
     };
-    let (trace, own) = (place.world.path("trace"), place.world.path("own"));
+    let (trace, own) = (test.fixture.path("trace"), test.fixture.path("own"));
     let (is_success, _, talk) = theirs(&format!("session create web -o {}", trace.display()));
     if !is_success && talk.contains("Permission denied") {
         return skipped("what was built is not readable by other users");
     }
     assert!(is_success, "{talk}");
-    assert_eq!(place.list()[0]["name"], "web");
-    assert_eq!(place.status("web")["state"], "recording");
-    place.ok("event off web nothing:*");
-    place.ok("session stop web");
+    assert_eq!(test.list()[0]["name"], "web");
+    assert_eq!(test.status("web")["state"], "recording");
+    test.ok("event off web nothing:*");
+    test.ok("session stop web");
     for line in [&format!("session create mine -o {}", own.display()), "recover"] {
-        let (_, _, talk) = told(&place.run(line));
+        let (_, _, talk) = result_of(&test.run(line));
         assert!(talk.contains("is not yours alone"), "{line}: {talk}");
     }
     assert!(!own.exists() && run.join("mine.lock").symlink_metadata().is_err());
-    place.ok("session destroy web");
-    // Whoever leads root's commands to a session of root's own is not obeyed.
-    let mut ours = place.command("session create web -o own");
-    let elsewhere = place.world.path("elsewhere");
+    test.ok("session destroy web");
+    // A path that leads root's commands to a session of root's own is refused.
+    let mut ours = test.command("session create web -o own");
+    let elsewhere = test.fixture.path("elsewhere");
     assert!(ours.env("TRACKWAY_RUN_DIR", &elsewhere).status().expect("it runs").success());
     std::os::unix::fs::symlink(elsewhere.join("web.sock"), run.join("web.sock")).expect("a link");
-    let talk = place.refused("session destroy web");
+    let talk = test.refused("session destroy web");
     assert!(talk.contains("is not yours alone"), "{talk}");
-    let mut ours = place.command("session destroy web");
+    let mut ours = test.command("session destroy web");
     assert!(ours.env("TRACKWAY_RUN_DIR", &elsewhere).status().expect("it runs").success());
 }
 
-/// RUN trackway record under sudo(8); list, status and destroy under it. EXPECT that they find what
-/// it records, which is the user's who called.
+/// RUN trackway record under sudo(8); list, status and destroy under it. EXPECT that they find its
+/// recording, which belongs to the invoking user.
 #[test]
-fn what_sudo_records_is_found_under_sudo() {
+fn recordings_under_sudo_are_found_under_sudo() {
     if !is_root() {
         return skipped("not root: sudo");
     }
-    let place = Place::new("session-sudo");
-    for path in [place.world.path(""), place.world.window_dir().to_owned()] {
+    let test = SessionTest::new("session-sudo");
+    for path in [test.fixture.path(""), test.fixture.window_dir().to_owned()] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("ours");
     }
     let (user, folder) = ("65531", Path::new("/tmp/trackway-65531"));
     let sudo = |line: &str| {
-        let mut command = place.command(line);
+        let mut command = test.command(line);
         command.env("SUDO_UID", user).env("SUDO_GID", user).env("SUDO_USER", user);
         command.env_remove("TRACKWAY_RUN_DIR").env_remove("XDG_RUNTIME_DIR");
         command
     };
     let record = Running::start(&mut sudo("record -o trace -- sleep 60"));
     let name = format!("record-{}", record.pid());
-    let list = || told(&sudo("session list").output().expect("trackway runs")).1;
+    let list = || result_of(&sudo("session list").output().expect("trackway runs")).1;
     wait_for("the session", || list().contains(&name));
-    let status = told(&sudo(&format!("session status {name}")).output().expect("it runs"));
+    let status = result_of(&sudo(&format!("session status {name}")).output().expect("it runs"));
     assert!(status.0 && status.1.contains(&name), "{status:?}");
     let (is_success, _, talk) =
-        told(&sudo(&format!("session destroy {name}")).output().expect("it runs"));
+        result_of(&sudo(&format!("session destroy {name}")).output().expect("it runs"));
     assert!(is_success, "{talk}");
     assert!(!list().contains(&name));
     record.signal(libc::SIGTERM);
     record.finish();
-    // Its own alone, which nobody else makes.
+    // Only this test makes the folder.
     let _ = fs::remove_dir(folder);
 }
 
@@ -264,12 +266,12 @@ fn what_sudo_records_is_found_under_sudo() {
 /// that it is not used, and why.
 #[test]
 fn a_folder_of_sockets_that_others_get_to_is_not_used() {
-    let place = Place::new("session-folder");
-    let run = place.world.run_dir();
+    let test = SessionTest::new("session-folder");
+    let run = test.fixture.run_dir();
     fs::create_dir(&run).expect("a folder");
     let refuse = |why: &str| {
         for line in ["session list", "session create web -o trace", "session status web"] {
-            let talk = place.refused(line);
+            let talk = test.refused(line);
             assert!(talk.contains("is not yours alone"), "{why}: {line}: {talk}");
             assert!(talk.contains("TRACKWAY_RUN_DIR"), "{why}: {line}: {talk}");
         }
@@ -279,17 +281,17 @@ fn a_folder_of_sockets_that_others_get_to_is_not_used() {
     fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).expect("ours");
     if is_root() {
         std::os::unix::fs::chown(&run, Some(65534), None).expect("root may");
-        let talk = place.refused("session create web -o trace");
+        let talk = test.refused("session create web -o trace");
         assert!(talk.contains("is not yours alone"), "root makes nothing there: {talk}");
-        assert!(place.list().is_empty(), "root may ask");
+        assert!(test.list().is_empty(), "root may ask");
         fs::set_permissions(&run, fs::Permissions::from_mode(0o720)).expect("root may");
         refuse("another owner, and others");
     }
     fs::remove_dir(&run).expect("empty");
-    let elsewhere = place.world.path("elsewhere");
+    let elsewhere = test.fixture.path("elsewhere");
     fs::create_dir(&elsewhere).expect("a folder");
     std::os::unix::fs::symlink(&elsewhere, &run).expect("a link");
     refuse("a link");
     assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
-    assert!(!place.world.path("trace").exists());
+    assert!(!test.fixture.path("trace").exists());
 }

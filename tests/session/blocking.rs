@@ -1,8 +1,8 @@
-//! Programs that allow it wait for room; others do not.
+//! Programs that allow blocking wait for room; others do not.
 
 use trackway_tests::steps::{send, wait_for};
 
-use crate::place::{Place, assert_all_there};
+use crate::session_test::{SessionTest, assert_all_there};
 
 const TINY: &str = "session create web --on life:* --buffer-size 16K --sub-buffers 4 \
                     --blocking-timeout 20s -o trace";
@@ -11,32 +11,32 @@ const TINY: &str = "session create web --on life:* --buffer-size 16K --sub-buffe
 /// 16 KiB. EXPECT nothing is lost.
 #[test]
 fn a_program_that_allows_it_waits_and_loses_nothing() {
-    let place = Place::new("session-blocking");
-    place.ok(TINY);
-    let steps = place.steps_of_one();
-    let mut program = place.program(&steps, "steps", 20_000);
+    let test = SessionTest::new("session-blocking");
+    test.ok(TINY);
+    let steps = test.steps_of_one();
+    let mut program = test.program(&steps, "steps", 20_000);
     assert!(program.env("TRACKWAY_ALLOW_BLOCKING", "1").status().expect("it runs").success());
-    let (_, talk) = place.ok("session destroy");
+    let (_, talk) = test.ok("session destroy");
     assert!(talk.contains("trackway: 20,000 events recorded, 0 lost, "), "{talk}");
-    assert_all_there(&place.numbers("trace"), &steps);
+    assert_all_there(&test.numbers("trace"), &steps);
 }
 
-/// RUN a program without, while the recorder stands still. EXPECT it comes to its end meanwhile,
-/// and what found no room is counted.
+/// RUN a program without it, while the recorder is suspended. EXPECT that the program ends
+/// meanwhile, and that events without room are counted.
 #[test]
 fn a_program_that_does_not_allow_it_never_waits() {
-    let place = Place::new("session-not-blocking");
-    place.ok(TINY);
-    let recorder = place.recorder_of("web").cast_signed();
+    let test = SessionTest::new("session-not-blocking");
+    test.ok(TINY);
+    let recorder = test.recorder_of("web").cast_signed();
     send(recorder, libc::SIGSTOP);
-    // To its end: nobody makes room.
-    place.emit("steps", 5000);
+    // Waits for its end: no recorder makes room.
+    test.emit("steps", 5000);
     send(recorder, libc::SIGCONT);
-    let lost = || place.status("web")["counts"]["lost"].as_u64().expect("a number");
+    let lost = || test.status("web")["counts"]["lost"].as_u64().expect("a number");
     wait_for("the losses", || lost() > 0);
-    let (recorded, lost) = (place.status("web")["counts"]["recorded"].clone(), lost());
+    let (recorded, lost) = (test.status("web")["counts"]["recorded"].clone(), lost());
     assert_eq!(recorded.as_u64().expect("a number") + lost, 5000);
-    let (_, talk) = place.ok("session destroy");
+    let (_, talk) = test.ok("session destroy");
     let plain = talk.replace(',', "");
     assert!(plain.contains(&format!("{recorded} events recorded {lost} lost")), "{talk}");
     assert!(talk.contains("life:step"), "which events were lost: {talk}");

@@ -1,16 +1,18 @@
-//! What is changed while programs emit: rules, levels, contexts, sizes, channels.
+//! Changes while programs emit: rules, levels, contexts, sizes, channels.
 
 use std::collections::BTreeMap;
 
-use crate::place::{Bursts, Counting, Place, assert_all_there, assert_none_there, assert_there};
+use crate::session_test::{
+    Bursts, Counting, SessionTest, assert_all_there, assert_none_there, assert_there,
+};
 
 /// RUN event off and on, again and again, while a program counts; nothing is emitted meanwhile by
 /// its one thread. EXPECT every number of while it was on, none of while it was off.
 #[test]
 fn events_are_switched_off_and_on_between_two_numbers() {
-    let place = Place::new("session-rules");
-    place.ok("session create web --on life:* -o trace");
-    let mut bursts = Bursts::of(&place, 100);
+    let test = SessionTest::new("session-rules");
+    test.ok("session create web --on life:* -o trace");
+    let mut bursts = Bursts::of(&test, 100);
     let mut on = vec![true];
     for command in [
         "event off web life:step",
@@ -26,15 +28,15 @@ fn events_are_switched_off_and_on_between_two_numbers() {
         "event off web *:s*",
         "event on web *:s*",
     ] {
-        place.ok(command);
+        test.ok(command);
         bursts.next();
         on.push(!on[on.len() - 1]);
     }
-    place.ok("event off web *:s*");
-    let (_, talk) = place.ok("event on web life:step");
+    test.ok("event off web *:s*");
+    let (_, talk) = test.ok("event on web life:step");
     assert!(talk.contains("what '!*:s*' excludes stays off"), "{talk}");
-    place.ok("session destroy web");
-    let numbers = place.numbers("trace");
+    test.ok("session destroy web");
+    let numbers = test.numbers("trace");
     for (number, is_on) in (0..).zip(on) {
         let range = number * 100..(number + 1) * 100;
         match is_on {
@@ -44,115 +46,124 @@ fn events_are_switched_off_and_on_between_two_numbers() {
     }
 }
 
-/// RUN event off of rules that are there, and of exclusions. EXPECT that they are taken back, and
-/// what the other rules say is so.
+/// RUN event off of existing rules, and of exclusions. EXPECT that they are removed, and that the
+/// other rules hold.
 #[test]
 fn rules_are_taken_back() {
-    let place = Place::new("session-take-back");
-    place.ok("session create web --on life:* --exclude life:step -o trace");
+    let test = SessionTest::new("session-take-back");
+    test.ok("session create web --on life:* --exclude life:step -o trace");
     let rules = || {
-        let saved = place.ok("session save web").0;
+        let saved = test.ok("session save web").0;
         let rules = saved.lines().find_map(|line| line.strip_prefix("on = "));
         rules.expect("rules").to_owned()
     };
-    let mut bursts = Bursts::of(&place, 10); // 0: off
-    place.ok("event off web !life:step");
+    let mut bursts = Bursts::of(&test, 10); // 0: off
+    test.ok("event off web !life:step");
     assert_eq!(rules(), r#"["life:*"]"#);
     bursts.next(); // 1: on
-    place.ok("event on web many:step other:*");
-    place.ok("event off web other:*");
+    test.ok("event on web many:step other:*");
+    test.ok("event off web other:*");
     assert_eq!(rules(), r#"["life:*", "many:step"]"#);
-    place.ok("event off web life:*");
+    test.ok("event off web life:*");
     bursts.next(); // 2: off
     assert_eq!(rules(), r#"["many:step"]"#);
-    let talk = place.refused("event off web !life:step");
+    let talk = test.refused("event off web !life:step");
     assert!(talk.contains("there is no rule '!life:step'\nhint: trackway event off web"), "{talk}");
-    place.ok("session destroy web");
-    let numbers = place.numbers("trace");
+    test.ok("session destroy web");
+    let numbers = test.numbers("trace");
     assert_none_there(&numbers, 0, 0..10);
     assert_there(&numbers, 0, 10..20);
     assert_none_there(&numbers, 0, 20..30);
 }
 
-/// RUN create, event on, channel add and load with rules that no event matches. EXPECT that it is
-/// said, with what is like them, and is no error; nothing of rules that match, or that exclude.
+/// RUN create, event on, channel add and load with rules that no event matches. EXPECT a notice
+/// with similar names, and no error; no notice of rules that match, or that exclude.
 #[test]
 fn rules_that_match_nothing_yet_are_said() {
-    let place = Place::new("session-unmatched");
+    let test = SessionTest::new("session-unmatched");
     let none = |pattern: &str| format!("trackway: '{pattern}' matches no known event\n");
     let near = |pattern: &str, near: &str| {
         format!("trackway: '{pattern}' matches no known event; did you mean '{near}'?\n")
     };
-    let (_, talk) = place.ok("session create web --on live:* --on * --exclude nothing:* -o trace");
+    let (_, talk) = test.ok("session create web --on live:* --on * --exclude nothing:* -o trace");
     assert!(
         talk.ends_with(&none("live:*")) && talk.matches("no known event").count() == 1,
         "{talk}"
     );
     // It registers its events, and is not recorded.
-    place.ok("event off web *");
-    let mut bursts = Bursts::of(&place, 10);
-    let said = |line: &str| place.ok(line).1;
+    test.ok("event off web *");
+    let mut bursts = Bursts::of(&test, 10);
+    let said = |line: &str| test.ok(line).1;
     assert_eq!(said("event on web lif:*"), near("lif:*", "life:*"));
     assert_eq!(said("event on web life:stop"), near("life:stop", "life:step"));
     assert_eq!(said("event on web unknown"), none("unknown:*"));
     assert_eq!(said("event on web life:st*"), "");
     let said_of_channel = said("channel add web more --on Life:step");
     assert_eq!(said_of_channel, near("Life:step", "life:step"));
-    place.ok("session save web -o web.toml");
+    test.ok("session save web -o web.toml");
     bursts.next();
-    let (_, talk) = place.ok("session load web.toml other");
+    let (_, talk) = test.ok("session load web.toml other");
     assert!(talk.contains(&near("lif:*", "life:*")), "{talk}");
     assert!(talk.contains(&none("unknown:*")) && !talk.contains("'life:st*'"), "{talk}");
-    place.ok("session destroy --all");
-    assert_there(&place.numbers("trace"), 0, 10..20);
+    test.ok("session destroy --all");
+    assert_there(&test.numbers("trace"), 0, 10..20);
 }
 
-/// RUN the same while four threads count on. EXPECT all that were counted while it was surely on.
+/// RUN the same while four threads count on. EXPECT all numbers that were surely counted while the
+/// event was on.
 #[test]
 fn events_are_switched_under_threads_that_emit() {
-    let place = Place::new("session-rules-threads");
-    place.ok("session create web --on life:* -o trace");
-    let counting = Counting::threads(&place, 4);
+    let test = SessionTest::new("session-rules-threads");
+    test.ok("session create web --on life:* -o trace");
+    let counting = Counting::threads(&test, 4);
     let (mut on, mut off) = (Vec::new(), Vec::new());
     let mut begin = counting.steps.counts();
     for _ in 0..10 {
         counting.steps.wait_more(20);
         let before = counting.steps.counts();
         on.push((begin, before));
-        place.ok("event off web life:step");
+        test.ok("event off web life:step");
         let begin_off = counting.steps.counts();
         counting.steps.wait_more(20);
         off.push((begin_off, counting.steps.counts()));
-        place.ok("event on web life:step");
+        test.ok("event on web life:step");
         begin = counting.steps.counts();
     }
     let steps = counting.finish();
     on.push((begin, steps.counts()));
-    place.ok("session destroy web");
-    let numbers = place.numbers("trace");
-    let of = |counts: &BTreeMap<u32, u64>, who: u32| counts.get(&who).copied().unwrap_or(0);
-    for who in 0..4 {
+    test.ok("session destroy web");
+    let numbers = test.numbers("trace");
+    let of = |counts: &BTreeMap<u32, u64>, stream: u32| counts.get(&stream).copied().unwrap_or(0);
+    for stream in 0..4 {
         for (begin, end) in &on {
-            // The first one may have looked at what is on before it was switched.
-            assert_there(&numbers, who, of(&begin.started, who) + 1..of(&end.returned, who));
+            // The first event may have loaded its enable word before the switch.
+            assert_there(
+                &numbers,
+                stream,
+                of(&begin.started, stream) + 1..of(&end.returned, stream),
+            );
         }
         for (begin, end) in &off {
-            assert_none_there(&numbers, who, of(&begin.started, who) + 1..of(&end.returned, who));
+            assert_none_there(
+                &numbers,
+                stream,
+                of(&begin.started, stream) + 1..of(&end.returned, stream),
+            );
         }
         // Nothing twice, nothing that was not emitted, in order.
-        let all = &numbers[&who];
-        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "stream {who}");
-        assert!(all.last().is_none_or(|last| *last < steps.counts().started[&who]));
+        let all = &numbers[&stream];
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "stream {stream}");
+        assert!(all.last().is_none_or(|last| *last < steps.counts().started[&stream]));
     }
 }
 
 /// RUN channel set 60 times, other contexts, sizes, modes, while 4 threads count. EXPECT every
-/// number once, contexts that are so, in a trace that babeltrace2 reads, too.
+/// number once, right contexts, in a trace that babeltrace2 reads, too.
 #[test]
 fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
-    let place = Place::new("session-contexts");
-    place.ok("session create web --on life:* --buffer-size 4M -o trace");
-    let counting = Counting::threads(&place, 4);
+    let test = SessionTest::new("session-contexts");
+    test.ok("session create web --on life:* --buffer-size 4M -o trace");
+    let counting = Counting::threads(&test, 4);
     // Large enough for a recorder that gets its turn late.
     let changes = [
         "--context vpid,vtid",
@@ -163,39 +174,39 @@ fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
         "--context vpid --sub-buffers 8",
     ];
     for change in changes.iter().cycle().take(60) {
-        place.ok(&format!("channel set web channel0 {change}"));
+        test.ok(&format!("channel set web channel0 {change}"));
     }
     counting.steps.wait_more(100);
     let steps = counting.finish();
-    let (_, talk) = place.ok("session destroy web");
+    let (_, talk) = test.ok("session destroy web");
     assert!(talk.contains(" 0 lost, "), "{talk}");
-    assert_all_there(&place.numbers("trace"), &steps);
+    assert_all_there(&test.numbers("trace"), &steps);
 }
 
-/// RUN channel add and remove while threads count. EXPECT each channel has what was emitted while
-/// it was there, and the first has all.
+/// RUN channel add and remove while threads count. EXPECT each channel to have the events from its
+/// time, and the first to have all.
 #[test]
 fn channels_come_and_go_while_programs_emit() {
-    let place = Place::new("session-channels");
-    place.ok("session create web --on life:* --context vtid -o trace");
-    let mut bursts = Bursts::of(&place, 50);
+    let test = SessionTest::new("session-channels");
+    test.ok("session create web --on life:* --context vtid -o trace");
+    let mut bursts = Bursts::of(&test, 50);
     // What a second channel records, too, is in the trace twice.
     for round in 0..4 {
-        place.ok(&format!("channel add web more{round} --on life:* --context vpid"));
+        test.ok(&format!("channel add web more{round} --on life:* --context vpid"));
         bursts.next();
-        let channels = place.status("web")["channels"].clone();
+        let channels = test.status("web")["channels"].clone();
         assert_eq!(channels[1]["spec"]["name"], format!("more{round}"), "{channels}");
-        place.ok(&format!("channel remove web more{round}"));
+        test.ok(&format!("channel remove web more{round}"));
         bursts.next();
     }
-    let talk = place.refused("event off web life:*  --channel more0");
+    let talk = test.refused("event off web life:*  --channel more0");
     assert!(talk.contains("'more0'"), "{talk}");
-    place.ok("channel add web second --on many:*");
-    let talk = place.refused("event off web life:*");
+    test.ok("channel add web second --on many:*");
+    let talk = test.refused("event off web life:*");
     assert!(talk.contains("--channel"), "{talk}");
-    let (_, talk) = place.ok("session destroy web");
+    let (_, talk) = test.ok("session destroy web");
     assert!(talk.contains("trackway: 650 events recorded, 0 lost"), "{talk}");
-    let mut numbers = place.numbers("trace").remove(&0).expect("the stream");
+    let mut numbers = test.numbers("trace").remove(&0).expect("the stream");
     numbers.sort_unstable();
     let expected = (0..450_u64).flat_map(|number| {
         let is_twice = number / 50 % 2 == 1;
@@ -207,16 +218,16 @@ fn channels_come_and_go_while_programs_emit() {
 /// RUN --level, --level-only, event on --level. EXPECT the events of these levels.
 #[test]
 fn events_are_chosen_by_level() {
-    let place = Place::new("session-levels");
-    place.ok("session create grave --level error -o grave");
-    place.ok("session create exact --on *:* --level-only info -o exact");
-    place.ok("session create mixed --on ALERT -o mixed");
-    place.ok("event on mixed *:* --level-only debug");
-    place.ok("event on mixed D* --level debug-system");
-    place.ok("event off mixed ALERT");
-    place.emit("levels", 0);
-    place.ok("session destroy --all");
-    let names = |trace: &str| place.names(trace).into_keys().collect::<Vec<_>>();
+    let test = SessionTest::new("session-levels");
+    test.ok("session create grave --level error -o grave");
+    test.ok("session create exact --on *:* --level-only info -o exact");
+    test.ok("session create mixed --on ALERT -o mixed");
+    test.ok("event on mixed *:* --level-only debug");
+    test.ok("event on mixed D* --level debug-system");
+    test.ok("event off mixed ALERT");
+    test.emit("levels", 0);
+    test.ok("session destroy --all");
+    let names = |trace: &str| test.names(trace).into_keys().collect::<Vec<_>>();
     assert_eq!(names("grave"), ["ALERT:ALERT", "CRIT:CRIT", "EMERG:EMERG", "ERR:ERR"]);
     assert_eq!(names("exact"), ["INFO:INFO"]);
     assert_eq!(names("mixed"), ["DEBUG:DEBUG", "DEBUG_SYSTEM:DEBUG_SYSTEM"]);

@@ -6,10 +6,12 @@ use std::process::Command;
 use trackway_tests::steps::{Steps, send, wait_for};
 use trackway_tests::{is_root, skipped};
 
-use crate::place::{Bursts, Counting, Place, assert_all_there, assert_there, told};
+use crate::session_test::{
+    Bursts, Counting, SessionTest, assert_all_there, assert_there, result_of,
+};
 
-/// A clock of the day that is set back by an hour once a file is there: as by date(1), which would
-/// be for the whole machine.
+/// A library that sets the wall clock back by an hour once a file exists: as date(1) would for the
+/// whole machine.
 const STEPPED: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -25,30 +27,30 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 }
 "#;
 
-/// RUN snapshots before and after the clock of the day is set back. EXPECT each event once where
-/// they are merged, at the same time, in order: what is recorded has a clock that is never set.
+/// RUN snapshots before and after the wall clock is set back. EXPECT each event once where they are
+/// merged, at the same time, in order: traces use a clock that is never set.
 #[test]
 fn a_clock_that_is_set_back_does_not_reorder_events() {
-    let place = Place::new("session-stepped");
-    let library = place.world.compile("stepped", STEPPED, false, &["-shared", "-fPIC"]);
-    let stepped = place.world.path("set-back");
-    let mut create = place.command("session create flight --flight-recorder -o flight");
+    let test = SessionTest::new("session-stepped");
+    let library = test.fixture.compile("stepped", STEPPED, false, &["-shared", "-fPIC"]);
+    let stepped = test.fixture.path("set-back");
+    let mut create = test.command("session create flight --flight-recorder -o flight");
     create.env("LD_PRELOAD", &library).env("STEPPED", &stepped);
-    let (is_success, _, talk) = told(&create.output().expect("trackway runs"));
+    let (is_success, _, talk) = result_of(&create.output().expect("trackway runs"));
     assert!(is_success, "{talk}");
-    let mut bursts = Bursts::of(&place, 100);
-    place.ok("session snapshot");
+    let mut bursts = Bursts::of(&test, 100);
+    test.ok("session snapshot");
     fs::write(&stepped, "").expect("a file");
     bursts.next();
-    place.ok("session snapshot");
-    place.ok("channel add flight late --on life:* --context vpid");
-    place.ok("session destroy");
-    place.ok("merge -o both flight/snapshot-1 flight/snapshot-2");
-    let numbers = place.numbers("both");
+    test.ok("session snapshot");
+    test.ok("channel add flight late --on life:* --context vpid");
+    test.ok("session destroy");
+    test.ok("merge -o both flight/snapshot-1 flight/snapshot-2");
+    let numbers = test.numbers("both");
     assert_there(&numbers, 0, 0..200);
     assert_eq!(numbers[&0].len(), 200);
     let seconds = |trace: &str| {
-        let (text, _) = place.ok(&format!("print --clock-seconds {trace}"));
+        let (text, _) = test.ok(&format!("print --clock-seconds {trace}"));
         let of = |line: &str| line.split_once("] ").map(|(time, _)| time.to_owned());
         text.lines().filter_map(of).take(100).collect::<Vec<_>>()
     };
@@ -59,71 +61,71 @@ fn a_clock_that_is_set_back_does_not_reorder_events() {
 /// as in a machine that sleeps; the recorder wakes first. EXPECT nothing is lost.
 #[test]
 fn nothing_is_lost_while_everything_sleeps() {
-    let place = Place::new("session-sleep");
-    place.ok("session create web --on life:* -o trace");
-    let counting = Counting::threads(&place, 2);
+    let test = SessionTest::new("session-sleep");
+    test.ok("session create web --on life:* -o trace");
+    let counting = Counting::threads(&test, 2);
     counting.steps.wait_more(50);
-    let recorder = place.recorder_of("web").cast_signed();
+    let recorder = test.recorder_of("web").cast_signed();
     counting.running.signal(libc::SIGSTOP);
     send(recorder, libc::SIGSTOP);
     // It is about time that passes: more than the five seconds of the lease.
     std::thread::sleep(std::time::Duration::from_millis(6500));
     send(recorder, libc::SIGCONT);
-    assert_eq!(place.status("web")["is-recording"], true);
+    assert_eq!(test.status("web")["is-recording"], true);
     counting.running.signal(libc::SIGCONT);
     counting.steps.wait_more(50);
     let steps = counting.finish();
-    let (_, talk) = place.ok("session destroy");
+    let (_, talk) = test.ok("session destroy");
     assert!(talk.contains(" 0 lost, "), "{talk}");
-    assert_all_there(&place.numbers("trace"), &steps);
+    assert_all_there(&test.numbers("trace"), &steps);
 }
 
-/// RUN a recorder that is stopped while a program goes on. EXPECT that clients say so and how to go
-/// on; that the program goes on; that what comes after the recorder does is recorded.
+/// RUN a recorder that is suspended while a program goes on. EXPECT that clients report it, with a
+/// hint; that the program goes on; that events after the recorder's return are recorded.
 #[test]
 fn a_recorder_that_stands_still_is_said_to() {
-    let place = Place::new("session-stopped-recorder");
-    place.ok("session create web --on life:* --buffer-size 64K -o trace");
-    let counting = Counting::threads(&place, 1);
-    let recorder = place.recorder_of("web");
+    let test = SessionTest::new("session-stopped-recorder");
+    test.ok("session create web --on life:* --buffer-size 64K -o trace");
+    let counting = Counting::threads(&test, 1);
+    let recorder = test.recorder_of("web");
     send(recorder.cast_signed(), libc::SIGSTOP);
-    let talk = place.refused("session status");
+    let talk = test.refused("session status");
     let stopped = format!("the recorder of session 'web' (process {recorder}) is stopped");
     assert!(talk.contains(&stopped), "{talk}");
     assert!(talk.contains(&format!("hint: kill -CONT {recorder} lets it go on")), "{talk}");
-    let (is_success, text, talk) = told(&place.run("session list"));
+    let (is_success, text, talk) = result_of(&test.run("session list"));
     assert!(is_success && text.contains("stands still") && talk.contains(&stopped), "{text}{talk}");
     counting.steps.wait_more(200);
     send(recorder.cast_signed(), libc::SIGCONT);
-    wait_for("the recorder", || place.run("session status").status.success());
+    wait_for("the recorder", || test.run("session status").status.success());
     counting.steps.wait_more(10);
     let begin = counting.steps.counts().started[&0];
     counting.steps.wait_more(100);
     let steps = counting.finish();
-    place.ok("session destroy");
-    assert_there(&place.numbers("trace"), 0, begin..steps.counts().emitted());
+    test.ok("session destroy");
+    assert_there(&test.numbers("trace"), 0, begin..steps.counts().emitted());
 }
 
-/// RUN a recorder that is stopped for longer than programs take it to be alive. EXPECT that this is
-/// said when it goes on, and with the numbers at the end, which do not count what is missing.
+/// RUN a recorder that is suspended for longer than its lease. EXPECT a message when it goes on,
+/// and with the counts at the end, which do not include the missing events.
 #[test]
-fn what_nobody_counted_while_the_recorder_stood_still_is_said() {
-    let place = Place::new("session-standstill");
-    place.ok("session create web --on life:* -o trace");
-    let recorder = place.recorder_of("web").cast_signed();
+fn uncounted_events_of_a_suspended_recorder_are_reported() {
+    let test = SessionTest::new("session-standstill");
+    test.ok("session create web --on life:* -o trace");
+    let recorder = test.recorder_of("web").cast_signed();
     send(recorder, libc::SIGSTOP);
     std::thread::sleep(std::time::Duration::from_secs(5));
     send(recorder, libc::SIGCONT);
     let said = "the recorder was stopped for 5 s: events of that time may be missing, uncounted";
-    wait_for("the notice", || place.status("web")["notices"].to_string().contains(said));
-    place.emit("steps", 3);
-    let (_, talk) = place.ok("session destroy");
+    wait_for("the notice", || test.status("web")["notices"].to_string().contains(said));
+    test.emit("steps", 3);
+    let (_, talk) = test.ok("session destroy");
     assert!(talk.contains("3 events recorded") && talk.contains(said), "{talk}");
 }
 
-/// The program in this mode, in a time namespace of its own, whose CLOCK_MONOTONIC is days ahead;
-/// `None` (said so) where that cannot be had.
-fn ahead_of_time(place: &Place, steps: &Steps, mode: &str, argument: u64) -> Option<Command> {
+/// Returns the program in this mode, in a time namespace whose CLOCK_MONOTONIC is days ahead; or
+/// `None`, after printing the reason, where that is impossible.
+fn ahead_of_time(test: &SessionTest, steps: &Steps, mode: &str, argument: u64) -> Option<Command> {
     let namespace: &[&str] = if is_root() { &[] } else { &["--map-root-user"] };
     let of_time = ["--time", "--fork", "--monotonic", "1000000", "--"];
     let options: Vec<&str> = namespace.iter().copied().chain(of_time).collect();
@@ -132,33 +134,33 @@ fn ahead_of_time(place: &Place, steps: &Steps, mode: &str, argument: u64) -> Opt
         skipped("time namespaces cannot be made here");
         return None;
     }
-    let program = place.program(steps, mode, argument);
-    let mut command = place.world.command("unshare");
+    let program = test.program(steps, mode, argument);
+    let mut command = test.fixture.command("unshare");
     command.args(&options).arg(program.get_program()).args(program.get_args());
     command.env("STEPS", steps.path());
     Some(command)
 }
 
-/// RUN a program in a time namespace, with the recorder stopped for a moment, so that buffers of
-/// 16 KiB are full. EXPECT each event recorded or counted: the recorder lives, whatever time it is
-/// there.
+/// RUN a program in a time namespace, with the recorder suspended for a moment, so that buffers of
+/// 16 KiB are full. EXPECT each event recorded or counted: the recorder counts as alive, whatever
+/// the program's time is.
 #[test]
 fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
-    let place = Place::new("session-time-namespace");
-    place.ok("session create web --on life:* --buffer-size 16K --sub-buffers 4 -o trace");
-    let steps = place.steps_of_one();
-    let Some(mut program) = ahead_of_time(&place, &steps, "steps", 5000) else { return };
-    let recorder = place.recorder_of("web").cast_signed();
+    let test = SessionTest::new("session-time-namespace");
+    test.ok("session create web --on life:* --buffer-size 16K --sub-buffers 4 -o trace");
+    let steps = test.steps_of_one();
+    let Some(mut program) = ahead_of_time(&test, &steps, "steps", 5000) else { return };
+    let recorder = test.recorder_of("web").cast_signed();
     send(recorder, libc::SIGSTOP);
     let status = program.status();
     send(recorder, libc::SIGCONT);
     assert!(status.expect("it runs").success());
     let counts = || {
-        let counts = place.status("web")["counts"].clone();
+        let counts = test.status("web")["counts"].clone();
         ["recorded", "lost"].map(|of| counts[of].as_u64().expect("a number"))
     };
     wait_for("the losses", || counts()[1] > 0);
-    place.ok("session stop");
+    test.ok("session stop");
     assert_eq!(counts().iter().sum::<u64>(), 5000, "{:?} recorded and lost", counts());
 }
 
@@ -166,13 +168,13 @@ fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
 /// nothing is lost.
 #[test]
 fn a_program_in_a_time_namespace_waits_for_its_recorder() {
-    let place = Place::new("session-time-namespace-blocking");
-    place.ok("session create web --on life:* --buffer-size 16K --sub-buffers 4 \
+    let test = SessionTest::new("session-time-namespace-blocking");
+    test.ok("session create web --on life:* --buffer-size 16K --sub-buffers 4 \
               --blocking-timeout 20s -o trace");
-    let steps = place.steps_of_one();
-    let Some(mut program) = ahead_of_time(&place, &steps, "steps", 20_000) else { return };
+    let steps = test.steps_of_one();
+    let Some(mut program) = ahead_of_time(&test, &steps, "steps", 20_000) else { return };
     assert!(program.env("TRACKWAY_ALLOW_BLOCKING", "1").status().expect("it runs").success());
-    let (_, talk) = place.ok("session destroy");
+    let (_, talk) = test.ok("session destroy");
     assert!(talk.contains("trackway: 20,000 events recorded, 0 lost, "), "{talk}");
-    assert_all_there(&place.numbers("trace"), &steps);
+    assert_all_there(&test.numbers("trace"), &steps);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What sessions record: events with numbers, levels and names. emitter MODE ARGUMENT */
+/* Events for sessions: with numbers, levels and names. emitter MODE ARGUMENT */
 #define _GNU_SOURCE
 #include "../lives/steps.h"
 #include <pthread.h>
@@ -36,7 +36,7 @@ static void *emit(void *unused)
     return unused;
 }
 
-/* So many threads count until the test says that it is enough. */
+/* This number of threads count until the test sets `stop`. */
 static void mode_threads(long count)
 {
     pthread_t threads[THREADS_MAX];
@@ -48,8 +48,8 @@ static void mode_threads(long count)
         pthread_join(threads[i], NULL);
 }
 
-/* So many steps at once, each time that the test asks for more by raising `stop`, until it is as
- * large as it can be. */
+/* This number of steps at once, each time that the test raises `stop`, until that has its largest
+ * value. */
 static void mode_bursts(long count)
 {
     const unsigned who = new_stream();

@@ -1,49 +1,48 @@
-//! Filters as users say them: on the command line, in files, to sessions that are there. What is
-//! wrong with one is said before anything begins. (Which events they let pass: `filters.rs`.)
+//! Filters as users write them: on the command line, in files, to existing sessions. An invalid
+//! filter is refused before anything begins. (`filters.rs` tests the events that they pass.)
 
 use std::fs;
 
 use serde_json::json;
 
-use crate::place::{Bursts, Place, told};
+use crate::session_test::{Bursts, SessionTest, result_of};
 
-/// What `trackway WORDS` did: whether it succeeded, its output, its messages.
-fn typed(place: &Place, words: &[&str]) -> (bool, String, String) {
-    told(&place.world.trackway(words).output().expect("trackway runs"))
+/// Runs `trackway WORDS`; returns whether it succeeded, its output, and its messages.
+fn typed(test: &SessionTest, words: &[&str]) -> (bool, String, String) {
+    result_of(&test.fixture.trackway(words).output().expect("trackway runs"))
 }
 
-/// What `trackway WORDS`, which must succeed, said.
-fn ok(place: &Place, words: &[&str]) -> String {
-    let (is_success, _, talk) = typed(place, words);
+/// Runs `trackway WORDS`, which must succeed, and returns its messages.
+fn ok(test: &SessionTest, words: &[&str]) -> String {
+    let (is_success, _, talk) = typed(test, words);
     assert!(is_success, "{words:?}: {talk}");
     talk
 }
 
-/// What `trackway WORDS`, which must fail, said.
-fn refused(place: &Place, words: &[&str]) -> String {
-    let (is_success, text, talk) = typed(place, words);
+/// Runs `trackway WORDS`, which must fail, and returns its messages.
+fn refused(test: &SessionTest, words: &[&str]) -> String {
+    let (is_success, text, talk) = typed(test, words);
     assert!(!is_success && text.is_empty(), "{words:?}: {text}{talk}");
     talk
 }
 
-/// The filters of a session's channel, as it was saved.
-fn saved(place: &Place, session: &str) -> String {
-    let (text, _) = place.ok(&format!("session save {session}"));
+/// Returns the filters of a session's channel, as it was saved.
+fn saved(test: &SessionTest, session: &str) -> String {
+    let (text, _) = test.ok(&format!("session save {session}"));
     let line = text.lines().find_map(|line| line.strip_prefix("filters = "));
     line.unwrap_or("none").to_owned()
 }
 
-/// RUN record with filters that make no sense, as text, for any event, and for those that the
-/// program is known to have. EXPECT status 125, what is wrong with its place, no trace, and that
-/// the command did not run.
+/// RUN record with invalid filters: as text, for any event, and for the program's known events.
+/// EXPECT status 125, the fault with its position, no trace, and that the command did not run.
 #[test]
 fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
-    let place = Place::new("session-filter-refused");
-    // What the program has is known once it has run.
-    place.ok("session create web -o web");
-    place.emit("steps", 1);
-    place.ok("session destroy web");
-    let emitter = place.emitter.to_str().expect("a path");
+    let test = SessionTest::new("session-filter-refused");
+    // The program's events are known once it has run.
+    test.ok("session create web -o web");
+    test.emit("steps", 1);
+    test.ok("session destroy web");
+    let emitter = test.emitter.to_str().expect("a path");
     for (filter, lines) in [
         ("number >", "number >\n        ^\n"),
         ("life:*: number > 5 &&", "number > 5 &&\n             ^\n"),
@@ -54,36 +53,36 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
         ),
         ("numbr > 5", "^^^^^\nunknown field 'numbr' of life:step; did you mean 'number'?\n"),
         ("life: number == \"a*\"", "an integer is not compared with a string"),
-        // What the program has its file says: no other event need come.
+        // The program's file lists its events: no other event need come.
         ("zzz == 1", "^^^\nunknown field 'zzz': no event that this is for has it"),
         ("number > 3 && who > 3 && zzz > 1", "^^^\nno event has all that this names: "),
         ("$ctx.vtd == 7", "did you mean '$ctx.vtid'?"),
         ("$ctx.uid == 7", "hint: it is known of the kernel's events alone (--kernel)"),
         ("!life:*: number > 5", "'!life:*' is not a pattern"),
     ] {
-        let output = place
-            .world
+        let output = test
+            .fixture
             .trackway(&["record", "-o", "trace", "--filter", filter, "--", emitter, "crash", "1"])
             .output()
             .expect("trackway runs");
-        let (_, _, talk) = told(&output);
+        let (_, _, talk) = result_of(&output);
         assert_eq!(output.status.code(), Some(125), "{filter}: {talk}");
         assert!(talk.contains(lines), "{filter}: {talk}");
-        assert!(!place.world.path("trace").exists(), "{filter}");
+        assert!(!test.fixture.path("trace").exists(), "{filter}");
     }
 }
 
-/// RUN record with filters on events that nobody knows, and on some that a program of another name
+/// RUN record with filters on unknown events, and on events that only a program of another name
 /// has. EXPECT that it records.
 #[test]
-fn what_may_be_meant_later_is_taken_as_it_is() {
-    let place = Place::new("session-filter-later");
-    let emitter = place.emitter.to_str().expect("a path");
+fn filters_on_unknown_events_are_accepted() {
+    let test = SessionTest::new("session-filter-later");
+    let emitter = test.emitter.to_str().expect("a path");
     let filters = ["db: status == \"FAILED\"", "web:*: status >= 400", "other: any(sizes > 3)"];
     for filter in filters {
-        ok(&place, &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"]);
+        ok(&test, &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"]);
     }
-    // What this program has is known now, and what others have that it may start is not.
+    // This program's events are known now; those of programs that it may start are not.
     for (filter, hint) in [
         ("web:*: status >= 400", None),
         ("who & 1 == 1", Some("'==' binds more strongly than '&'")),
@@ -91,7 +90,7 @@ fn what_may_be_meant_later_is_taken_as_it_is() {
         ("life:stp: number > 5", Some("known; did you mean 'life:step'?")),
         ("step: number > 5", Some("known; did you mean 'life:step'?")),
     ] {
-        let talk = ok(&place, &["record", "-o", "trace", "--filter", filter, "--", "true"]);
+        let talk = ok(&test, &["record", "-o", "trace", "--filter", filter, "--", "true"]);
         let is_said = talk.contains("filter:\n") || talk.contains("the filter '");
         assert_eq!(is_said, hint.is_some(), "{filter}: {talk}");
         assert!(talk.contains("hint: nothing was recorded: do the filters let anything pass?"));
@@ -103,46 +102,46 @@ fn what_may_be_meant_later_is_taken_as_it_is() {
 /// as they were typed.
 #[test]
 fn filters_are_kept_as_they_were_typed() {
-    let place = Place::new("session-filter-saved");
+    let test = SessionTest::new("session-filter-saved");
     let filters = ["life:*: number % 2 == 0", "sample(1/10) || who == 3"];
     ok(
-        &place,
+        &test,
         &["session", "create", "web", "-o", "t", "--filter", filters[0], "--filter", filters[1]],
     );
-    ok(&place, &["channel", "add", "web", "rare", "--on", "db:*", "--filter", "db: rows > 9"]);
-    let (text, _) = place.ok("session status web");
+    ok(&test, &["channel", "add", "web", "rare", "--on", "db:*", "--filter", "db: rows > 9"]);
+    let (text, _) = test.ok("session status web");
     for filter in ["life:*: number % 2 == 0", "sample(1/10) || who == 3", "db: rows > 9"] {
         assert!(text.contains(&format!("\n  if        {filter}\n")), "{text}");
     }
     assert!(!text.contains("interpreted"), "{text}");
-    let channel = &place.status("web")["channels"][0];
+    let channel = &test.status("web")["channels"][0];
     assert_eq!(channel["spec"]["filters"], json!(filters));
     assert_eq!(channel["interpreters"], json!(0));
-    assert_eq!(place.list()[0]["channels"][1]["spec"]["filters"], json!(["db: rows > 9"]));
-    place.ok("session save web -o web.toml");
-    place.ok("session load web.toml again");
-    assert_eq!(place.status("again")["channels"][0]["spec"]["filters"], json!(filters));
+    assert_eq!(test.list()[0]["channels"][1]["spec"]["filters"], json!(["db: rows > 9"]));
+    test.ok("session save web -o web.toml");
+    test.ok("session load web.toml again");
+    assert_eq!(test.status("again")["channels"][0]["spec"]["filters"], json!(filters));
     // They are carried over to a channel in the place of another one.
-    place.ok("channel set web channel0 --context vpid");
-    assert_eq!(place.status("web")["channels"][0]["spec"]["filters"], json!(filters));
-    place.ok("session destroy --all");
+    test.ok("channel set web channel0 --context vpid");
+    assert_eq!(test.status("web")["channels"][0]["spec"]["filters"], json!(filters));
+    test.ok("session destroy --all");
 }
 
-/// RUN load and record --config of files with filters, good and bad. EXPECT them taken, or refused
-/// with their place.
+/// RUN load and record --config of files with valid and invalid filters. EXPECT them accepted, or
+/// refused with their position.
 #[test]
 fn files_have_filters_that_a_person_writes() {
-    let place = Place::new("session-filter-file");
-    let file = place.world.path("web.toml");
+    let test = SessionTest::new("session-filter-file");
+    let file = test.fixture.path("web.toml");
     let write = |filters: &str| {
         let text = format!("[[channel]]\non = [\"life:*\"]\nfilters = [{filters}]\n");
         fs::write(&file, text).expect("a file");
     };
     write(r#""web:*: status >= 400", { pattern = "life", expression = "number > 5" }"#);
-    place.ok("session load web.toml web");
-    assert_eq!(saved(&place, "web"), r#"["web:*: status >= 400", "life: number > 5"]"#);
-    place.ok("session destroy web");
-    place.ok("record --config web.toml -o trace -- true");
+    test.ok("session load web.toml web");
+    assert_eq!(saved(&test, "web"), r#"["web:*: status >= 400", "life: number > 5"]"#);
+    test.ok("session destroy web");
+    test.ok("record --config web.toml -o trace -- true");
     for (filters, why) in [
         (r#""life: number >""#, "number >\n        ^\n"),
         (r#"{ pattern = "life", expresion = "a" }"#, "line 3, column"),
@@ -151,55 +150,55 @@ fn files_have_filters_that_a_person_writes() {
     ] {
         write(filters);
         for line in ["session load web.toml web", "record --config web.toml -o other -- true"] {
-            let talk = place.refused(line);
+            let talk = test.refused(line);
             assert!(talk.contains(why), "{filters}: {talk}");
         }
     }
-    assert!(!place.world.path("other").exists());
-    assert!(place.list().is_empty());
+    assert!(!test.fixture.path("other").exists());
+    assert!(test.list().is_empty());
 }
 
 /// RUN event on and off with filters. EXPECT that a rule's filter changes with it, and goes with
-/// it; that one that makes no sense changes nothing, as those of create and channel add do.
+/// it; that an invalid one changes nothing, as with create and channel add.
 #[test]
 fn a_rules_filter_changes_and_goes_with_it() {
-    let place = Place::new("session-filter-event");
+    let test = SessionTest::new("session-filter-event");
     let filter = |session: &str, expression: &str| {
         ["event", "on", session, "life:step", "--filter", expression].map(str::to_owned)
     };
     let words = |all: &[String]| all.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-    place.ok("session create web --on life:* -o trace");
-    let mut bursts = Bursts::of(&place, 10);
+    test.ok("session create web --on life:* -o trace");
+    let mut bursts = Bursts::of(&test, 10);
     let set = |expression: &str| {
         let line = filter("web", expression);
-        typed(&place, &line.iter().map(String::as_str).collect::<Vec<_>>())
+        typed(&test, &line.iter().map(String::as_str).collect::<Vec<_>>())
     };
     assert!(set("number > 5").0, "{}", words(&filter("web", "number > 5")));
-    assert_eq!(saved(&place, "web"), r#"["life:step: number > 5"]"#);
+    assert_eq!(saved(&test, "web"), r#"["life:step: number > 5"]"#);
     assert!(set("number > 6 && who < 3").0);
-    assert_eq!(saved(&place, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+    assert_eq!(saved(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
     for (expression, why) in [
         ("number >", "number >\n        ^\n"),
         ("numbr > 5", "unknown field 'numbr' of life:step; did you mean 'number'?"),
     ] {
         let (is_success, _, talk) = set(expression);
         assert!(!is_success && talk.contains(why), "{talk}");
-        assert_eq!(saved(&place, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+        assert_eq!(saved(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
     }
-    place.ok("event on web life:step");
-    assert_eq!(saved(&place, "web"), r#"["life:step: number > 6 && who < 3"]"#);
-    place.ok("event off web life:step");
-    assert_eq!(saved(&place, "web"), "none");
+    test.ok("event on web life:step");
+    assert_eq!(saved(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+    test.ok("event off web life:step");
+    assert_eq!(saved(&test, "web"), "none");
     let wrong = ["channel", "add", "web", "more", "--filter", "life: numbr > 5"];
-    assert!(refused(&place, &wrong).contains("did you mean 'number'?"));
+    assert!(refused(&test, &wrong).contains("did you mean 'number'?"));
     let wrong = ["session", "create", "other", "--filter", "life: numbr > 5", "-o", "other"];
-    assert!(refused(&place, &wrong).contains("did you mean 'number'?"));
-    assert_eq!(place.status("web")["channels"].as_array().map(Vec::len), Some(1));
+    assert!(refused(&test, &wrong).contains("did you mean 'number'?"));
+    assert_eq!(test.status("web")["channels"].as_array().map(Vec::len), Some(1));
     bursts.next();
-    place.ok("session destroy --all");
+    test.ok("session destroy --all");
 }
 
-/// A program with events of all kinds, one with this field more.
+/// Returns the source of a program with events of all kinds, one of which also has this field.
 fn program(more: &str) -> String {
     format!(
         "#include <trackway/trackway.h>\n\
@@ -214,23 +213,23 @@ fn program(more: &str) -> String {
     )
 }
 
-/// RUN record with filters on a program that has never run, linked in several ways, and built anew
-/// with another field. EXPECT that its file says what there is.
+/// RUN record with filters on a program that has never run, linked in several ways, and rebuilt
+/// with another field. EXPECT that its file provides its events.
 #[test]
-fn what_a_program_has_is_known_before_it_runs() {
-    let place = Place::new("session-filter-file-says");
+fn events_of_a_program_are_known_before_it_runs() {
+    let test = SessionTest::new("session-filter-file-says");
     for (number, flags) in
         [&["-pie", "-fPIE"][..], &["-no-pie"], &["-fPIC", "-Wl,-z,norelro"]].iter().enumerate()
     {
         let name = format!("never{number}");
-        let path = place.world.compile(&name, &program(""), true, flags);
+        let path = test.fixture.compile(&name, &program(""), true, flags);
         let path = path.to_str().expect("a path").to_owned();
         let refused = |filter: &str| {
             let words = ["record", "-o", "trace", "--filter", filter, "--", &path];
-            refused(&place, &words)
+            refused(&test, &words)
         };
         let taken = |filter: &str, path: &str| {
-            ok(&place, &["record", "-q", "-o", "trace", "--filter", filter, "--", path])
+            ok(&test, &["record", "-q", "-o", "trace", "--filter", filter, "--", path])
         };
         let why = "unknown field 'lenght' of never:ran; did you mean 'length'?";
         assert!(refused("never:ran: lenght > 5").contains(why), "{flags:?}");
@@ -243,10 +242,10 @@ fn what_a_program_has_is_known_before_it_runs() {
         assert!(why.contains("unknown label \"bussy\"; did you mean 'busy'?"), "{why}");
         taken("never:ran: length > 5 && path == \"/*\"", &path);
         taken("never: state == \"busy\" || any(bytes > 3)", &path);
-        // Built anew it has what the one that has run just now had not.
+        // After the rebuild it has a field that the earlier program lacked.
         refused("never:ran: size > 5");
-        let path = place.world.compile(&name, &program(", (u64, size)"), true, flags);
+        let path = test.fixture.compile(&name, &program(", (u64, size)"), true, flags);
         taken("never:ran: size > 5", path.to_str().expect("a path"));
-        place.world.compile(&name, &program(""), true, flags);
+        test.fixture.compile(&name, &program(""), true, flags);
     }
 }

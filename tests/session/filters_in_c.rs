@@ -1,53 +1,53 @@
-//! Filters in C on recordings and sessions: what they let pass, how they are kept and shown, how
-//! they change, and what is refused before anything begins.
+//! Filters in C on recordings and sessions: the events that they pass, their storage and display,
+//! changes, and refusals before anything begins.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trackway_tests::{World, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, skipped, source_dir};
 
-use crate::place::{Bursts, ONE, Place, told};
+use crate::session_test::{Bursts, ONE, SessionTest, result_of};
 
-/// `trackway WORDS`, which must succeed; what it wrote, and what it said.
-fn ok(world: &World, words: &[&str]) -> (String, String) {
-    let (is_success, text, talk) = told(&world.trackway(words).output().expect("it runs"));
+/// Runs `trackway WORDS`, which must succeed; returns its output and its messages.
+fn ok(fixture: &Fixture, words: &[&str]) -> (String, String) {
+    let (is_success, text, talk) = result_of(&fixture.trackway(words).output().expect("it runs"));
     assert!(is_success, "{words:?}: {talk}");
     (text, talk)
 }
 
-/// `trackway WORDS`, which must fail with this status; what it said.
-fn refused(world: &World, status: i32, words: &[&str]) -> String {
-    let output = world.trackway(words).output().expect("it runs");
-    let (_, _, talk) = told(&output);
+/// Runs `trackway WORDS`, which must fail with this status; returns its messages.
+fn refused(fixture: &Fixture, status: i32, words: &[&str]) -> String {
+    let output = fixture.trackway(words).output().expect("it runs");
+    let (_, _, talk) = result_of(&output);
     assert_eq!(output.status.code(), Some(status), "{words:?}: {talk}");
     talk
 }
 
-/// The object file that clang makes of this.
-fn compile(world: &World, name: &str, source: &str) -> PathBuf {
-    fs::write(world.path(&format!("{name}.c")), source).expect("a file");
-    let mut clang = world.command("clang");
+/// Compiles a filter with clang; returns its object file.
+fn compile(fixture: &Fixture, name: &str, source: &str) -> PathBuf {
+    fs::write(fixture.path(&format!("{name}.c")), source).expect("a file");
+    let mut clang = fixture.command("clang");
     clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", "-Wall", "-Werror", "-I"]);
     let output = clang.arg(source_dir().join("include")).args(["-c", &format!("{name}.c")]);
-    let (is_success, _, talk) = told(&output.output().expect("clang runs"));
+    let (is_success, _, talk) = result_of(&output.output().expect("clang runs"));
     assert!(is_success, "{source}: {talk}");
-    world.path(&format!("{name}.o"))
+    fixture.path(&format!("{name}.o"))
 }
 
 fn path(path: &Path) -> &str {
     path.to_str().expect("a path that is text")
 }
 
-/// A filter on `life:step` with this body, its frame written by hand.
-fn on_steps(place: &Place, name: &str, body: &str) -> PathBuf {
+/// Compiles a filter on `life:step` with this body and a hand-written frame.
+fn on_steps(test: &SessionTest, name: &str, body: &str) -> PathBuf {
     let source = format!(
         "#include <trackway/filter.h>\n\
          struct step {{ trackway_unsigned number; }};\n\
          #define TRACKWAY_NEEDS_step \"unsigned number\\n\"\n\
          TRACKWAY_FILTER(step, step) {{ return {body}; }}\n"
     );
-    compile(&place.world, name, &source)
+    compile(&test.fixture, name, &source)
 }
 
 /// A program with strings, sequences, numbers with and without a sign.
@@ -99,19 +99,19 @@ const FILTERS: [&str; 5] = [
 ];
 
 /// RUN a program with filters of many comparisons, of strings, elements, several programs, and
-/// memory, as clang and as `trackway filter compile` have made them. EXPECT what `trackway print`
-/// takes with them of a trace of all.
+/// memory, as clang and as `trackway filter compile` have made them. EXPECT the events that
+/// `trackway print` selects with them from a trace of all.
 #[test]
 fn filters_in_c_record_what_the_reader_takes_of_all() {
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    let world = World::new("session-filters-in-c");
-    let program = world.compile("shop", SHOP, true, &[]);
-    let all = world.path("all");
-    fs::rename(world.record(&[], &[&program]).trace, &all).expect("a trace");
-    let (header, _) = ok(&world, &["filter", "header", "shop:order", "--trace", path(&all)]);
-    fs::write(world.path("shop.h"), header).expect("a file");
+    let fixture = Fixture::new("session-filters-in-c");
+    let program = fixture.compile("shop", SHOP, true, &[]);
+    let all = fixture.path("all");
+    fs::rename(fixture.record(&[], &[&program]).trace, &all).expect("a trace");
+    let (header, _) = ok(&fixture, &["filter", "header", "shop:order", "--trace", path(&all)]);
+    fs::write(fixture.path("shop.h"), header).expect("a file");
     // Times and process ids are others.
     let events = |text: &str| -> Vec<String> {
         let event = |line: &str| {
@@ -123,15 +123,15 @@ fn filters_in_c_record_what_the_reader_takes_of_all() {
     let orders = |events: &[String]| events.iter().filter(|it| it.starts_with("true")).count();
     for (number, filter) in FILTERS.into_iter().enumerate() {
         let name = format!("filter{number}");
-        let object = compile(&world, &name, &format!("#include \"shop.h\"\n{filter}\n"));
-        let made = world.path(&format!("{name}.twf"));
-        ok(&world, &["filter", "compile", path(&object), "-o", path(&made)]);
+        let object = compile(&fixture, &name, &format!("#include \"shop.h\"\n{filter}\n"));
+        let made = fixture.path(&format!("{name}.twf"));
+        ok(&fixture, &["filter", "compile", path(&object), "-o", path(&made)]);
         let about_all = path(&object).to_owned();
         for of in [about_all, format!("shop:order: {}", made.display())] {
-            let (printed, _) = ok(&world, &["print", "--filter-object", &of, path(&all)]);
-            let recording = world.record(&["--filter-object", &of], &[&program]);
+            let (printed, _) = ok(&fixture, &["print", "--filter-object", &of, path(&all)]);
+            let recording = fixture.record(&["--filter-object", &of], &[&program]);
             assert!(recording.output.status.success(), "{of}: {}", recording.messages());
-            let found = events(&world.print(&recording.trace));
+            let found = events(&fixture.print(&recording.trace));
             assert_eq!(found, events(&printed), "{filter}");
             let orders = orders(&found);
             assert!(orders > 0 && orders < 200, "{filter}: it decides nothing");
@@ -140,81 +140,81 @@ fn filters_in_c_record_what_the_reader_takes_of_all() {
     }
 }
 
-/// RUN a session with a filter in C and one that is an expression; save, load where the file is
-/// gone. EXPECT them everywhere: by name and size where they are shown, whole where they are saved.
+/// RUN a session with a filter in C and an expression; save, load where the file is gone. EXPECT
+/// both everywhere: by name and size where they are shown, complete where they are saved.
 #[test]
 fn filters_in_c_are_shown_by_name_and_saved_whole() {
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    let place = Place::new("session-filters-in-c-saved");
-    let world = &place.world;
-    let even = on_steps(&place, "even", "step->number % 2 == 0");
-    let made = world.path("even.twf");
-    ok(world, &["filter", "compile", path(&even), "-o", path(&made)]);
+    let test = SessionTest::new("session-filters-in-c-saved");
+    let fixture = &test.fixture;
+    let even = on_steps(&test, "even", "step->number % 2 == 0");
+    let made = fixture.path("even.twf");
+    ok(fixture, &["filter", "compile", path(&even), "-o", path(&made)]);
     let size = fs::metadata(&made).expect("an object").len();
     let given = format!("life: {}", even.display());
     let few = ["--filter", "number < 10"];
     let words = ["session", "create", "web", "-o", "t", "--filter-object", &given];
-    ok(world, &[&words[..], &few].concat());
+    ok(fixture, &[&words[..], &few].concat());
     let words = ["channel", "add", "web", "more", "--on", "life", "--filter-object"];
-    ok(world, &[&words[..], &[path(&made)]].concat());
-    let (text, _) = ok(world, &["session", "status", "web"]);
+    ok(fixture, &[&words[..], &[path(&made)]].concat());
+    let (text, _) = ok(fixture, &["session", "status", "web"]);
     for line in [format!("life: even.o ({size} bytes)"), format!("even.twf ({size} bytes)")] {
         assert!(text.contains(&format!("\n  if        {line}\n")), "{line}: {text}");
     }
     let filters = json!(["number < 10", { "pattern": "life", "file": "even.o", "bytes": size }]);
-    assert_eq!(place.status("web")["channels"][0]["spec"]["filters"], filters);
-    assert_eq!(place.list()[0]["channels"][0]["spec"]["filters"], filters);
-    place.ok("session save web -o web.toml");
-    place.ok("session destroy web");
+    assert_eq!(test.status("web")["channels"][0]["spec"]["filters"], filters);
+    assert_eq!(test.list()[0]["channels"][0]["spec"]["filters"], filters);
+    test.ok("session save web -o web.toml");
+    test.ok("session destroy web");
     fs::remove_file(&even).expect("the file");
-    place.ok("session load web.toml again");
-    assert_eq!(place.status("again")["channels"][0]["spec"]["filters"], filters);
-    place.emit("steps", 100);
-    place.ok("session destroy again");
-    let saved = fs::read_to_string(world.path("web.toml")).expect("a file");
-    let emitter = path(&place.emitter);
-    let steps = place.steps_of_one();
-    let mut record = world.trackway(&["record", "--config", "web.toml", "-o", "r", "--"]);
+    test.ok("session load web.toml again");
+    assert_eq!(test.status("again")["channels"][0]["spec"]["filters"], filters);
+    test.emit("steps", 100);
+    test.ok("session destroy again");
+    let saved = fs::read_to_string(fixture.path("web.toml")).expect("a file");
+    let emitter = path(&test.emitter);
+    let steps = test.steps_of_one();
+    let mut record = fixture.trackway(&["record", "--config", "web.toml", "-o", "r", "--"]);
     let record = record.args([emitter, "steps", "100"]).env("STEPS", steps.path()).output();
-    let (is_success, _, talk) = told(&record.expect("it runs"));
+    let (is_success, _, talk) = result_of(&record.expect("it runs"));
     assert!(is_success, "{saved}: {talk}");
     // Five of one channel, and fifty of the other.
-    let mut found = place.numbers("r").remove(&ONE).unwrap_or_default();
+    let mut found = test.numbers("r").remove(&ONE).unwrap_or_default();
     found.sort_unstable();
     let mut meant: Vec<u64> = (0..10).step_by(2).chain((0..100).step_by(2)).collect();
     meant.sort_unstable();
     assert_eq!(found, meant, "{saved}");
 }
 
-/// RUN objects that change while a program counts. EXPECT of each burst what its filter lets pass;
-/// the same bytes go on with what they remember, whatever their file is called.
+/// RUN objects that change while a program counts. EXPECT of each burst the events that its filter
+/// passes; an object with the same bytes keeps its state, whatever its file is called.
 #[test]
 fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    let place = Place::new("session-filters-in-c-change");
-    let world = &place.world;
-    let tenth = on_steps(&place, "tenth", "trackway_count(step, 0) % 10 == 0");
-    let renamed = world.path("renamed.o");
+    let test = SessionTest::new("session-filters-in-c-change");
+    let fixture = &test.fixture;
+    let tenth = on_steps(&test, "tenth", "trackway_count(step, 0) % 10 == 0");
+    let renamed = fixture.path("renamed.o");
     fs::copy(&tenth, &renamed).expect("a copy");
-    let odd = on_steps(&place, "odd", "step->number % 2 == 1");
+    let odd = on_steps(&test, "odd", "step->number % 2 == 1");
     let given = format!("life: {}", tenth.display());
     let words = ["session", "create", "web", "--on", "life", "-o", "trace", "--filter-object"];
-    ok(world, &[&words[..], &[&given]].concat());
+    ok(fixture, &[&words[..], &[&given]].concat());
     // Of bursts of 15: the first with `tenth`.
-    let mut bursts = Bursts::of(&place, 15);
+    let mut bursts = Bursts::of(&test, 15);
     let on = |words: &[&str]| {
-        let (_, talk) = ok(world, &[&["event", "on", "web", "life"], words].concat());
+        let (_, talk) = ok(fixture, &[&["event", "on", "web", "life"], words].concat());
         assert!(!talk.contains("nothing has changed"), "{talk}");
     };
     on(&["--filter-object", path(&renamed)]);
-    let (text, _) = ok(world, &["session", "status", "web"]);
+    let (text, _) = ok(fixture, &["session", "status", "web"]);
     assert!(text.contains("  if        life: renamed.o ("), "{text}");
     bursts.next();
-    place.ok("channel set web channel0 --context vpid");
+    test.ok("channel set web channel0 --context vpid");
     bursts.next();
     on(&["--filter-object", path(&odd)]);
     bursts.next();
@@ -222,30 +222,30 @@ fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     bursts.next();
     on(&["--filter", ""]);
     bursts.next();
-    place.ok("session destroy web");
-    // Three bursts of one memory, odd ones, one with a memory that begins anew, all.
+    test.ok("session destroy web");
+    // Three bursts of one state, odd ones, one with new state, all.
     let meant = (0..45).step_by(10).chain((45..60).step_by(2)).chain([60, 70]).chain(75..90);
-    let found = place.numbers("trace").remove(&0).unwrap_or_default();
+    let found = test.numbers("trace").remove(&0).unwrap_or_default();
     assert_eq!(found, meant.collect::<Vec<u64>>());
 }
 
-/// RUN what is no filter, what is refused, and what no event is one for. EXPECT status 125, why,
+/// RUN invalid filters, refused ones, and filters that fit no event. EXPECT status 125, the reason,
 /// and that neither command nor session begins.
 // Longer than 70 lines: a table.
 #[test]
-fn what_cannot_be_a_filter_is_refused_before_anything_begins() {
+fn invalid_objects_are_refused_before_anything_begins() {
     if !has("clang") {
         return skipped("clang is not installed");
     }
-    let place = Place::new("session-filters-in-c-refused");
-    let world = &place.world;
+    let test = SessionTest::new("session-filters-in-c-refused");
+    let fixture = &test.fixture;
     let looping = "#include <trackway/filter.h>\n\
          struct step { trackway_unsigned number; };\n\
          #define TRACKWAY_NEEDS_step \"unsigned number\\n\"\n\
          TRACKWAY_FILTER(step, step) {\n    trackway_unsigned n = 0;\n    \
          for (unsigned i = 0; i < step->number; i++)\n        \
          n += trackway_random(step) & 1;\n    return n;\n}\n";
-    let looping = compile(world, "loop", looping);
+    let looping = compile(fixture, "loop", looping);
     let frame = |need: &str| {
         format!(
             "#include <trackway/filter.h>\nstruct step {{ trackway_unsigned field; }};\n\
@@ -253,20 +253,20 @@ fn what_cannot_be_a_filter_is_refused_before_anything_begins() {
              TRACKWAY_FILTER(step, step) {{ return step->field > 5; }}\n"
         )
     };
-    let near = compile(world, "near", &frame("unsigned numbr"));
-    let kind = compile(world, "kind", &frame("signed number"));
-    let far = compile(world, "far", &frame("unsigned elsewhere"));
-    let good = compile(world, "good", &frame("unsigned number"));
-    let made = world.path("good.twf");
-    ok(world, &["filter", "compile", path(&good), "-o", path(&made)]);
+    let near = compile(fixture, "near", &frame("unsigned numbr"));
+    let kind = compile(fixture, "kind", &frame("signed number"));
+    let far = compile(fixture, "far", &frame("unsigned elsewhere"));
+    let good = compile(fixture, "good", &frame("unsigned number"));
+    let made = fixture.path("good.twf");
+    ok(fixture, &["filter", "compile", path(&good), "-o", path(&made)]);
     let mut broken = fs::read(&made).expect("an object");
     let exit = broken.len() - 8;
     broken[exit] = 0xff;
-    fs::write(world.path("broken.twf"), &broken).expect("a file");
-    fs::write(world.path("cut.twf"), &broken[..exit]).expect("a file");
-    let broken = world.path("broken.twf").display().to_string();
-    let cut = world.path("cut.twf").display().to_string();
-    let emitter = path(&place.emitter);
+    fs::write(fixture.path("broken.twf"), &broken).expect("a file");
+    fs::write(fixture.path("cut.twf"), &broken[..exit]).expect("a file");
+    let broken = fixture.path("broken.twf").display().to_string();
+    let cut = fixture.path("cut.twf").display().to_string();
+    let emitter = path(&test.emitter);
     let about_steps = |file: &Path| format!("life:step: {}", file.display());
     let refusals = [
         (path(&looping).to_owned(), "loop.o: the jump does not go forward\n  at instruction "),
@@ -294,29 +294,30 @@ fn what_cannot_be_a_filter_is_refused_before_anything_begins() {
     ];
     for (object, why) in &refusals {
         let words = ["record", "-o", "t", "--filter-object", object, "--", emitter, "crash", "1"];
-        let talk = refused(world, 125, &words);
+        let talk = refused(fixture, 125, &words);
         assert!(talk.contains(why), "{object}: {talk}");
-        assert!(!world.path("t").exists(), "{object}");
+        assert!(!fixture.path("t").exists(), "{object}");
     }
-    // Once the events are described, sessions know as much; what is there goes on as it was.
-    ok(world, &["session", "create", "web", "-o", "web", "--on", "life:*"]);
-    place.emit("steps", 1);
+    // Once the events are registered, sessions know their fields; the running session goes on
+    // unchanged.
+    ok(fixture, &["session", "create", "web", "-o", "web", "--on", "life:*"]);
+    test.emit("steps", 1);
     for (object, why) in &refusals {
         let words = ["session", "create", "other", "-o", "other", "--on", "life:*"];
-        let output = world.trackway(&words).args(["--filter-object", object]).output();
-        let (is_success, _, talk) = told(&output.expect("it runs"));
+        let output = fixture.trackway(&words).args(["--filter-object", object]).output();
+        let (is_success, _, talk) = result_of(&output.expect("it runs"));
         // With rules that name events, an object need not.
         let why = why.split("\nhint: if it is").next().unwrap_or(why);
         assert!(!is_success && talk.contains(why), "{object}: {talk}");
     }
     for file in [&looping, &near, &kind] {
         let words = ["event", "on", "web", "life:step", "--filter-object", path(file)];
-        assert!(!told(&world.trackway(&words).output().expect("it runs")).0, "{file:?}");
+        assert!(!result_of(&fixture.trackway(&words).output().expect("it runs")).0, "{file:?}");
     }
-    assert_eq!(place.status("web")["channels"][0]["spec"].get("filters"), None);
-    assert_eq!(place.list().len(), 1);
+    assert_eq!(test.status("web")["channels"][0]["spec"].get("filters"), None);
+    assert_eq!(test.list().len(), 1);
     let talk = refused(
-        world,
+        fixture,
         2,
         &["event", "on", "web", "life", "--filter", "x > 5", "--filter-object", path(&good)],
     );

@@ -1,4 +1,4 @@
-//! The guides of sessions: their commands do what they say.
+//! Commands of the guides about sessions, which must do as documented.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,9 +7,9 @@ use std::process::Command;
 use trackway_tests::steps::{Running, wait_for};
 use trackway_tests::{build_dir, has, is_root, skipped, source_dir};
 
-use crate::place::{Place, told};
+use crate::session_test::{SessionTest, result_of};
 
-/// The program that the guides speak of. `myapp serve` goes on until it is ended.
+/// The program of the guides. `myapp serve` runs until it is ended.
 const MYAPP: &str = r#"
 #include <string.h>
 #include <trackway/trackway.h>
@@ -31,9 +31,9 @@ int main(int count, char **arguments)
 }
 "#;
 
-/// A guide, and a place where its commands are typed.
+/// A guide, and the fixture in which its commands are typed.
 struct Guide {
-    place: Place,
+    test: SessionTest,
     text: String,
     blocks: Vec<String>,
 }
@@ -44,36 +44,36 @@ impl Guide {
         let text = text.expect("a guide");
         let block = |rest: &str| rest.split("```").next().expect("an end").to_owned();
         let blocks = text.split("```sh\n").skip(1).map(block).collect();
-        let place = Place::new("session-guide");
-        place.world.compile("myapp", MYAPP, true, &[]);
-        Self { place, text, blocks }
+        let test = SessionTest::new("session-guide");
+        test.fixture.compile("myapp", MYAPP, true, &[]);
+        Self { test, text, blocks }
     }
 
-    /// A shell in which everything is installed.
+    /// Returns a shell in which everything is installed.
     fn shell(&self, script: &str) -> Command {
-        let mut shell = self.place.world.command("sh");
+        let mut shell = self.test.fixture.command("sh");
         let path = std::env::var("PATH").expect("a path");
-        let (build, here) = (build_dir(), self.place.world.path(""));
+        let (build, here) = (build_dir(), self.test.fixture.path(""));
         shell.env("PATH", format!("{}:{}:{path}", build.display(), here.display()));
         shell.env("LD_LIBRARY_PATH", build).args(["-e", "-c", script]);
         shell
     }
 
-    /// Types the commands of a block; what they wrote.
+    /// Types the commands of a block; returns their output.
     fn run(&self, block: usize) -> String {
         self.type_in(&self.blocks[block])
     }
 
     fn type_in(&self, script: &str) -> String {
-        let (is_success, text, talk) = told(&self.shell(script).output().expect("sh runs"));
+        let (is_success, text, talk) = result_of(&self.shell(script).output().expect("sh runs"));
         assert!(is_success, "{script}\n{text}{talk}");
         text
     }
 
-    /// The program, which has been recorded for a while when this returns.
+    /// Starts the program, and waits until it has been recorded for a while.
     fn serve(&self, session: &str) -> Running {
         let program = Running::start(&mut self.shell("exec myapp serve"));
-        let recorded = || self.place.status(session)["counts"]["recorded"].as_u64().unwrap_or(0);
+        let recorded = || self.test.status(session)["counts"]["recorded"].as_u64().unwrap_or(0);
         for _ in 0..2 {
             let before = recorded();
             wait_for("events", || recorded() > before);
@@ -82,7 +82,7 @@ impl Guide {
     }
 }
 
-/// The README's session, beside a program that emits.
+/// The README's session, with a program that emits.
 #[test]
 fn the_readmes_sessions_do_what_it_says() {
     let guide = Guide::new("sessions.md");
@@ -101,7 +101,7 @@ fn the_readmes_sessions_do_what_it_says() {
             program = Some(guide.serve("web"));
         }
     }
-    let (is_success, shown, _) = told(&follower.expect("a line for it").finish());
+    let (is_success, shown, _) = result_of(&follower.expect("a line for it").finish());
     assert!(is_success && shown.contains("myapp:request"), "{shown}");
 }
 
@@ -117,7 +117,7 @@ fn the_guide_of_sessions_does_what_it_says() {
 
 /// Every command of the right column of the table for LTTng users works.
 #[test]
-fn what_is_typed_instead_of_lttng_works() {
+fn commands_that_replace_lttng_work() {
     let guide = Guide::new("sessions.md");
     let (_, table) = guide.text.split_once("## Commands for LTTng users").expect("a table");
     let mut follower = None;
@@ -138,9 +138,9 @@ fn what_is_typed_instead_of_lttng_works() {
         }
     }
     assert_eq!(count, 32);
-    let (is_success, _, talk) = told(&follower.expect("a line for it").finish());
+    let (is_success, _, talk) = result_of(&follower.expect("a line for it").finish());
     assert!(is_success && talk.is_empty(), "{talk}");
-    assert!(guide.place.list().is_empty());
+    assert!(guide.test.list().is_empty());
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn the_guide_of_disk_space_does_what_it_says() {
     let shown = guide.type_in(rest);
     assert!(shown.contains("  files     the newest 8 of 64.0 MiB at most"), "{shown}");
     assert!(shown.contains("myapp:request"), "{shown}");
-    let streams = crate::tracefiles::files_of(&guide.place, "web-trace");
+    let streams = crate::tracefiles::files_of(&guide.test, "web-trace");
     assert!(!streams.is_empty() && streams.values().all(|files| files.contains_key(&0)));
 }
 
@@ -167,7 +167,7 @@ fn the_guide_of_flight_recorders_does_what_it_says() {
     assert!(guide.run(2).contains("myapp:request"));
     assert!(guide.run(3).contains("myapp:request"));
     guide.run(4);
-    let names = guide.place.names("flight/snapshot-3");
+    let names = guide.test.names("flight/snapshot-3");
     assert!(names.contains_key("myapp:failure"), "{names:?}");
     guide.run(5);
 }
@@ -177,7 +177,7 @@ fn the_guide_of_crashes_does_what_it_says() {
     let guide = Guide::new("crashes.md");
     assert_eq!(guide.blocks.len(), 4);
     guide.run(0);
-    let notices = guide.place.status("flight")["notices"].to_string();
+    let notices = guide.test.status("flight")["notices"].to_string();
     if notices.contains("no snapshot on crash") {
         return skipped("this kernel does not say how processes end");
     }
@@ -185,7 +185,7 @@ fn the_guide_of_crashes_does_what_it_says() {
     program.signal(libc::SIGSEGV);
     let pid = program.pid();
     program.finish();
-    wait_for("a snapshot", || guide.place.status("flight")["snapshots"] == 1);
+    wait_for("a snapshot", || guide.test.status("flight")["snapshots"] == 1);
     let shown = guide.run(1);
     assert!(shown.contains(&format!("by=crash pid={pid} signal=11")), "{shown}");
     assert!(shown.contains(&format!("{{ vpid = {pid}, vtid = {pid} }}")), "{shown}");
@@ -205,21 +205,22 @@ fn the_guide_of_changes_does_what_it_says() {
     for block in 3..6 {
         guide.run(block);
     }
-    assert_eq!(guide.place.status("web")["channels"][0]["spec"]["contexts"][1], "procname");
-    let names = guide.place.names("web-trace");
+    assert_eq!(guide.test.status("web")["channels"][0]["spec"]["contexts"][1], "procname");
+    let names = guide.test.names("web-trace");
     assert!(names["myapp:request"] > 0 && names.contains_key("myapp:noise"), "{names:?}");
     guide.run(6);
     drop(program);
 }
 
-/// What its filters let pass is `filters.rs`'s; here they are taken, kept and shown.
+/// `filters.rs` tests the effect of the filters; this test checks that they are accepted, kept and
+/// shown.
 #[test]
 fn the_guide_of_filters_does_what_it_says() {
     let guide = Guide::new("filters.md");
     assert_eq!(guide.blocks.len(), 3);
     guide.run(0);
-    let filters = |place: &Place| {
-        let spec = &place.status("web")["channels"][0]["spec"]["filters"];
+    let filters = |test: &SessionTest| {
+        let spec = &test.status("web")["channels"][0]["spec"]["filters"];
         let filters = spec.as_array().into_iter().flatten();
         filters.filter_map(|filter| Some(filter.as_str()?.to_owned())).collect::<Vec<_>>()
     };
@@ -228,17 +229,17 @@ fn the_guide_of_filters_does_what_it_says() {
     assert!(shown.contains("  if        sample(1/1000)\n"), "{shown}");
     let changed =
         ["myapp:request: status >= 400 && rate(100/s)", "myapp:failure: why == \"*file*\""];
-    assert_eq!(filters(&guide.place), changed);
+    assert_eq!(filters(&guide.test), changed);
     guide.type_in(first);
-    assert_eq!(filters(&guide.place), [""; 0]);
+    assert_eq!(filters(&guide.test), [""; 0]);
     let file = guide.text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
-    let path = guide.place.world.path("myapp.toml");
+    let path = guide.test.fixture.path("myapp.toml");
     fs::write(path, file.expect("a file")).expect("a file");
     guide.type_in("trackway session load myapp.toml && trackway session destroy myapp");
     guide.type_in(&format!("trackway session save{last}"));
     // The mistake that it shows.
     let wrong = "trackway record --filter 'stats >= 400' -- ./myapp";
-    let (is_success, _, talk) = told(&guide.shell(wrong).output().expect("sh runs"));
+    let (is_success, _, talk) = result_of(&guide.shell(wrong).output().expect("sh runs"));
     assert!(!is_success && guide.text.contains(&talk), "{talk}");
 }
 
@@ -253,12 +254,12 @@ fn the_guide_of_containers_does_what_it_says() {
     assert_eq!(guide.blocks.len(), 3);
     let inside = "mount -t tmpfs -o size=64m trackway-test /dev/shm\nunset TRACKWAY_WINDOW_DIR\n";
     let script = format!("{inside}{}", guide.blocks[0]);
-    let mut namespaces = guide.place.world.command("unshare");
+    let mut namespaces = guide.test.fixture.command("unshare");
     namespaces.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
     let shell = guide.shell(&script);
     namespaces.arg(shell.get_program()).args(shell.get_args());
     namespaces.envs(shell.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let (is_success, text, talk) = told(&namespaces.output().expect("unshare runs"));
+    let (is_success, text, talk) = result_of(&namespaces.output().expect("unshare runs"));
     assert!(is_success && text.contains("myapp:request: "), "{text}{talk}");
 
     let mut container = guide.shell("exec unshare --pid --fork --kill-child sh -c 'myapp serve'");
@@ -271,10 +272,10 @@ fn the_guide_of_containers_does_what_it_says() {
     wait_for("the container", || !child().is_empty());
     let script = format!("PID={}\n{}", child(), guide.blocks[1]);
     guide.type_in(&script);
-    let recorded = || guide.place.status("box")["counts"]["recorded"].as_u64().unwrap_or(0);
+    let recorded = || guide.test.status("box")["counts"]["recorded"].as_u64().unwrap_or(0);
     wait_for("events", || recorded() > 0);
     guide.run(2);
-    assert!(guide.place.names("box-trace")["myapp:request"] > 0);
+    assert!(guide.test.names("box-trace")["myapp:request"] > 0);
 }
 
 #[test]
@@ -284,7 +285,7 @@ fn the_guide_of_several_users_does_what_it_says() {
     }
     let guide = Guide::new("users.md");
     assert_eq!(guide.blocks.len(), 2);
-    for path in [guide.place.world.window_dir(), guide.place.world.path("").as_path()] {
+    for path in [guide.test.fixture.window_dir(), guide.test.fixture.path("").as_path()] {
         fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).expect("ours");
     }
     guide.run(0);
@@ -296,14 +297,14 @@ fn the_guide_of_several_users_does_what_it_says() {
     {
         return skipped("what was built is not readable by other users");
     }
-    // The first time his window appears; the second it is recorded.
+    // The user's window appears the first time; the second time it is recorded.
     guide.type_in(&format!("{user} myapp"));
-    let is_there = || guide.place.status("all")["users"].to_string().contains("65531");
+    let is_there = || guide.test.status("all")["users"].to_string().contains("65531");
     wait_for("the user's window", is_there);
     guide.type_in(&format!("{user} myapp; myapp"));
     let shown = guide.run(1);
     assert!(shown.contains("  user      65531: ") && shown.contains("myapp:request"), "{shown}");
-    assert!(guide.place.world.path("all-trace/ust/uid/65531/64-bit").exists());
+    assert!(guide.test.fixture.path("all-trace/ust/uid/65531/64-bit").exists());
 }
 
 #[test]
@@ -312,11 +313,11 @@ fn the_guide_of_systemd_does_what_it_says() {
     assert_eq!(guide.blocks.len(), 2);
     assert!(guide.run(0).contains("name = \"web\""));
     let by_hand = guide.text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
-    fs::write(guide.place.world.path("by-hand.toml"), by_hand.expect("a file")).expect("a file");
-    guide.place.ok("session load by-hand.toml hand");
-    let saved = guide.place.ok("session save hand").0;
+    fs::write(guide.test.fixture.path("by-hand.toml"), by_hand.expect("a file")).expect("a file");
+    guide.test.ok("session load by-hand.toml hand");
+    let saved = guide.test.ok("session save hand").0;
     assert!(saved.contains("snapshot-on-crash = true") && saved.contains("\"1M\""), "{saved}");
-    guide.place.ok("session destroy hand");
+    guide.test.ok("session destroy hand");
     assert!(guide.run(1).contains("session web: recording"));
     // What the unit does; under systemd itself: `tests/machines/systemd`.
     let unit = fs::read_to_string(source_dir().join("packaging/systemd/trackway-session@.service"));
@@ -325,15 +326,15 @@ fn the_guide_of_systemd_does_what_it_says() {
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=@PREFIX@/bin/"));
     let line = line.expect("a command").replace("%E/trackway/%i", "web").replace("%i", "web");
     let folders = || {
-        let there = fs::read_dir(guide.place.world.path("")).expect("a folder");
+        let there = fs::read_dir(guide.test.fixture.path("")).expect("a folder");
         let names = there.map(|entry| entry.expect("a name").file_name());
         names.filter(|name| name.to_string_lossy().starts_with("trackway-web-")).count()
     };
     let before = folders();
-    // The second start leaves alone what the first has recorded.
+    // The second start leaves the recording of the first alone.
     for starts in 1..=2 {
         let service = Running::start(&mut guide.shell(&format!("exec {line}")));
-        wait_for("the session", || guide.place.list().len() == 1);
+        wait_for("the session", || guide.test.list().len() == 1);
         guide.type_in("myapp");
         service.signal(libc::SIGTERM);
         assert!(service.finish().status.success());

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A program whose timer's handler jumps out of whatever it has interrupted: jumps MODE
+/* A program whose timer's handler jumps out of the interrupted code: jumps MODE
  *
- * It emits events of phase 1, and is jumped out of there, until SIGUSR1 comes ("until"), or so many
- * times as MODE is a number; then 1000 events of phase 2, and no jumps. In "nested", handlers emit,
- * too, interrupt each other (SA_NODEFER), and one in seven jumps out. Says how often it was jumped
- * out of. */
+ * It emits events of phase 1, with jumps, until SIGUSR1 arrives ("until"), or until MODE, a number,
+ * jumps are made; then 1000 events of phase 2, without jumps. In "nested", handlers emit, too,
+ * interrupt each other (SA_NODEFER), and one in seven jumps out. Prints the number of jumps. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -62,7 +61,7 @@ int main(int count, char **values)
     action.sa_flags = SA_RESTART | (is_nested ? SA_NODEFER : 0);
     sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_told;
-    sigaddset(&action.sa_mask, SIGALRM); /* nobody jumps out of that */
+    sigaddset(&action.sa_mask, SIGALRM); /* no handler jumps out of that */
     action.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &action, NULL);
     set_timer(PERIOD_US);

@@ -1,27 +1,27 @@
-//! Signal handlers that jump out of what they have interrupted (siglongjmp(3)), in the middle of
-//! whatever the library does for an event: nothing stays locked.
+//! Signal handlers that jump out of the interrupted code (siglongjmp(3)), in the middle of the
+//! library's work for an event: no lock stays held.
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use trackway_tests::World;
+use trackway_tests::Fixture;
 use trackway_tests::steps::wait_for;
 
-use crate::place::{Place, told};
+use crate::session_test::{SessionTest, result_of};
 
-/// Events that the program emits when nobody jumps any more (`EVENTS_AFTER` of `jumps.c`).
+/// Number of events that the program emits after the last jump (`EVENTS_AFTER` of `jumps.c`).
 const EVENTS_AFTER: u64 = 1000;
-/// How often filters change while it is jumped out of.
+/// Number of changes of the filters while the program jumps.
 const CHANGES: u32 = 12;
 
-fn program(world: &World) -> PathBuf {
-    world.compile_file("session/jumps.c", true, &[])
+fn program(fixture: &Fixture) -> PathBuf {
+    fixture.compile_file("session/jumps.c", true, &[])
 }
 
-/// How many events a trace has of phase 2.
-fn events_after(world: &World, trace: &str) -> u64 {
+/// Returns the number of events of phase 2 in a trace.
+fn events_after(fixture: &Fixture, trace: &str) -> u64 {
     let words = ["print", "--count", "--on", "jumps:number", "--filter", "phase == 2", trace];
-    let (is_success, count, talk) = told(&world.trackway(&words).output().expect("it runs"));
+    let (is_success, count, talk) = result_of(&fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
     count.trim().parse().expect("a number")
 }
@@ -30,8 +30,8 @@ fn events_after(world: &World, trace: &str) -> u64 {
 struct Jumping(Child);
 
 impl Jumping {
-    fn start(place: &Place, mode: &str) -> Self {
-        let mut command = place.world.command(program(&place.world));
+    fn start(test: &SessionTest, mode: &str) -> Self {
+        let mut command = test.fixture.command(program(&test.fixture));
         Self(command.arg(mode).stdout(Stdio::piped()).spawn().expect("it starts"))
     }
 
@@ -40,27 +40,28 @@ impl Jumping {
         let pid = self.0.id().cast_signed();
         // SAFETY: the program's own id; it is not waited for yet.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGUSR1) }, 0);
-        let (is_success, said, talk) = told(&self.0.wait_with_output().expect("it ends"));
+        let (is_success, said, talk) = result_of(&self.0.wait_with_output().expect("it ends"));
         assert!(is_success, "{said}{talk}");
         said.split(' ').next().and_then(|count| count.parse().ok()).expect("a number")
     }
 }
 
-/// RUN a program that is jumped out of all the time, while its filters change, so that it is now
-/// and then where a filter is linked; with handlers that emit and interrupt each other, too. Then
-/// none jumps. EXPECT all that the last filter lets pass.
+/// RUN a program with jumps out of events all the time, while its filters change, so that some
+/// jumps hit the linking of a filter; also with handlers that emit and interrupt each other. Then
+/// no handler jumps. EXPECT all events that the last filter passes.
 #[test]
-fn who_is_jumped_out_of_while_a_filter_is_linked_keeps_nothing_from_others() {
+fn a_jump_out_of_filter_linking_blocks_no_other_thread() {
     for mode in ["until", "nested"] {
-        let place = Place::new(&format!("session-jumps-{mode}"));
+        let test = SessionTest::new(&format!("session-jumps-{mode}"));
         let event_on = |filter: &str| {
             let words = ["event", "on", "web", "jumps:*", "--filter", filter];
-            let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it"));
+            let (is_success, _, talk) =
+                result_of(&test.fixture.trackway(&words).output().expect("it"));
             assert!(is_success, "{filter}: {talk}");
         };
-        place.ok("session create web --on jumps:* -o trace");
-        let program = Jumping::start(&place, mode);
-        let recorded = || place.status("web")["counts"]["recorded"].as_u64();
+        test.ok("session create web --on jumps:* -o trace");
+        let program = Jumping::start(&test, mode);
+        let recorded = || test.status("web")["counts"]["recorded"].as_u64();
         wait_for("its events", || recorded() > Some(0));
         for change in 0..CHANGES {
             event_on(&format!(
@@ -70,21 +71,21 @@ fn who_is_jumped_out_of_while_a_filter_is_linked_keeps_nothing_from_others() {
         }
         event_on("phase == 2");
         assert!(program.end() > 0, "{mode}");
-        place.ok("session destroy web");
-        assert_eq!(events_after(&place.world, "trace"), EVENTS_AFTER, "{mode}");
+        test.ok("session destroy web");
+        assert_eq!(events_after(&test.fixture, "trace"), EVENTS_AFTER, "{mode}");
     }
 }
 
-/// RUN the same with neither filters nor restartable sequences, by claim alone. EXPECT all that it
-/// emits when nobody jumps any more.
+/// RUN the same with neither filters nor restartable sequences, by claim only. EXPECT all events
+/// that the program emits after the last jump.
 #[test]
-fn who_is_jumped_out_of_while_it_holds_a_claim_gives_it_back() {
-    let world = World::new("session-jumps-claims");
-    let program = program(&world);
+fn a_jump_out_of_an_event_releases_its_claim() {
+    let fixture = Fixture::new("session-jumps-claims");
+    let program = program(&fixture);
     let program = program.to_str().expect("a path");
     let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0", program, "1500"];
     let words = [&["record", "--buffer-size", "8M", "-o", "trace", "--"], &without[..]].concat();
-    let (is_success, said, talk) = told(&world.trackway(&words).output().expect("it runs"));
+    let (is_success, said, talk) = result_of(&fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success && said.ends_with("jumps\n"), "{said}{talk}");
-    assert_eq!(events_after(&world, "trace"), EVENTS_AFTER, "{talk}");
+    assert_eq!(events_after(&fixture, "trace"), EVENTS_AFTER, "{talk}");
 }

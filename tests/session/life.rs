@@ -6,151 +6,154 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 use trackway_tests::steps::{Running, is_running, send, wait_for};
 
-use crate::place::{
-    Counting, Numbers, ONE, Place, assert_all_there, assert_none_there, assert_there, told,
+use crate::session_test::{
+    Counting, Numbers, ONE, SessionTest, assert_all_there, assert_none_there, assert_there,
+    result_of,
 };
 
-/// Numbers of the first stream that were counted when `act` had come back, or were about to be when
-/// it was called: what it means, it means of all others.
-fn around(counting: &Counting, act: impl FnOnce()) -> (u64, u64) {
+/// Returns bounds for a change `act`: the numbers of the first stream that were counted before
+/// `act` was called, and that were begun when it had returned. The other streams change between the
+/// same moments.
+fn count_around(counting: &Counting, act: impl FnOnce()) -> (u64, u64) {
     let before = counting.steps.counts().returned.get(&0).copied().unwrap_or(0);
     act();
-    // One more: who has looked whether the event is on may still be in the middle of it.
+    // One more: a thread that has loaded the enable word may still be in the middle of the event.
     let after = counting.steps.counts().started.get(&0).copied().unwrap_or(0) + 1;
     counting.steps.wait_more(50);
     (before, after)
 }
 
-/// RUN create, stop, start, destroy while a program of before emits. EXPECT what was emitted while
-/// it recorded, and nothing else; a program that was started later is recorded as well.
+/// RUN create, stop, start, destroy while an earlier program emits. EXPECT exactly the events from
+/// the time of recording; a program that starts later is recorded as well.
 #[test]
 fn a_session_is_created_stopped_started_and_destroyed() {
-    let place = Place::new("session-life");
-    let counting = Counting::threads(&place, 1);
+    let test = SessionTest::new("session-life");
+    let counting = Counting::threads(&test, 1);
     counting.steps.wait_more(50);
     let create = "session create web --on life:* --context vpid,vtid -o trace";
-    let (not_yet, created) = around(&counting, || {
-        let (text, talk) = place.ok(create);
-        let trace = place.world.path("trace");
+    let (not_yet, created) = count_around(&counting, || {
+        let (text, talk) = test.ok(create);
+        let trace = test.fixture.path("trace");
         let expected = format!("trackway: session web records into {}\n", trace.display());
         assert_eq!((text, talk), (String::new(), expected));
     });
-    let listed = place.ok("session list").0;
+    let listed = test.ok("session list").0;
     let words: Vec<&str> = listed.lines().nth(1).expect("a line").split_whitespace().collect();
     assert_eq!(words[..2], ["web", "recording"], "{listed}");
-    let (stopping, stopped) = around(&counting, || drop(place.ok("session stop web")));
+    let (stopping, stopped) = count_around(&counting, || drop(test.ok("session stop web")));
     // What was emitted before is in the trace now.
-    assert_there(&place.numbers("trace"), 0, created..stopping);
-    assert!(place.ok("session status").0.contains("session web: stopped"));
-    let (starting, started) = around(&counting, || drop(place.ok("session start web")));
-    place.emit("steps", 7);
+    assert_there(&test.numbers("trace"), 0, created..stopping);
+    assert!(test.ok("session status").0.contains("session web: stopped"));
+    let (starting, started) = count_around(&counting, || drop(test.ok("session start web")));
+    test.emit("steps", 7);
     let steps = counting.finish();
-    let (text, talk) = place.ok("session destroy web");
+    let (text, talk) = test.ok("session destroy web");
     assert!(text.is_empty() && talk.contains(" events recorded, 0 lost, 2 processes"), "{talk}");
-    let numbers = place.numbers("trace");
+    let numbers = test.numbers("trace");
     assert_none_there(&numbers, 0, 0..not_yet);
     assert_there(&numbers, 0, created..stopping);
     assert_none_there(&numbers, 0, stopped..starting);
     assert_there(&numbers, 0, started..steps.counts().emitted());
     assert_there(&numbers, ONE, 0..7);
-    assert!(place.is_complete("trace"));
-    assert!(place.refused("session status web").contains("there is no session 'web'"));
-    assert!(place.list().is_empty());
+    assert!(test.is_complete("trace"));
+    assert!(test.refused("session status web").contains("there is no session 'web'"));
+    assert!(test.list().is_empty());
 }
 
-/// RUN create --no-start, start. EXPECT nothing of before, all of afterwards.
+/// RUN create --no-start, start. EXPECT no earlier events, all later ones.
 #[test]
 fn a_session_that_is_not_started_records_nothing() {
-    let place = Place::new("session-no-start");
-    let (_, talk) = place.ok("session create web -o trace --no-start");
+    let test = SessionTest::new("session-no-start");
+    let (_, talk) = test.ok("session create web -o trace --no-start");
     assert!(talk.contains("session web is stopped: trackway session start web"), "{talk}");
-    place.emit("steps", 10);
-    assert_eq!(place.status("web")["counts"]["recorded"], 0);
-    place.ok("session start");
-    place.emit("steps", 20);
-    place.ok("session destroy");
-    assert_there(&place.numbers("trace"), ONE, 0..20);
-    assert_eq!(place.numbers("trace")[&ONE].len(), 20);
+    test.emit("steps", 10);
+    assert_eq!(test.status("web")["counts"]["recorded"], 0);
+    test.ok("session start");
+    test.emit("steps", 20);
+    test.ok("session destroy");
+    assert_there(&test.numbers("trace"), ONE, 0..20);
+    assert_eq!(test.numbers("trace")[&ONE].len(), 20);
 }
 
-/// RUN clear. EXPECT nothing of before in the trace, all of afterwards, and counts that agree.
+/// RUN clear. EXPECT no earlier events in the trace, all later ones, and counts that agree.
 #[test]
-fn what_is_cleared_is_forgotten() {
-    let place = Place::new("session-clear");
-    place.ok("session create web --on life:* -o trace");
-    let counting = Counting::threads(&place, 1);
+fn cleared_events_are_discarded() {
+    let test = SessionTest::new("session-clear");
+    test.ok("session create web --on life:* -o trace");
+    let counting = Counting::threads(&test, 1);
     counting.steps.wait_more(100);
-    let (clearing, cleared) = around(&counting, || drop(place.ok("session clear web")));
+    let (clearing, cleared) = count_around(&counting, || drop(test.ok("session clear web")));
     let steps = counting.finish();
-    place.ok("session destroy web");
-    let numbers = place.numbers("trace");
+    test.ok("session destroy web");
+    let numbers = test.numbers("trace");
     assert_none_there(&numbers, 0, 0..clearing);
     assert_there(&numbers, 0, cleared..steps.counts().emitted());
 }
 
-/// RUN a clearing that cannot be done to its end, because a folder is not there. EXPECT that this
-/// is said, and that what comes afterwards is in the trace.
+/// RUN a clear that fails, because a folder is missing. EXPECT an error, and later events in the
+/// trace.
 #[test]
-fn what_comes_after_a_clearing_that_failed_is_recorded() {
-    let place = Place::new("session-clear-fails");
-    place.ok("session create web --on life:* -o trace");
-    place.emit("steps", 20);
-    place.ok("session stop");
-    place.ok("session start");
-    let channel = place.world.path("trace/ust/uid").read_dir().expect("users").next();
+fn events_after_a_failed_clear_are_recorded() {
+    let test = SessionTest::new("session-clear-fails");
+    test.ok("session create web --on life:* -o trace");
+    test.emit("steps", 20);
+    test.ok("session stop");
+    test.ok("session start");
+    let channel = test.fixture.path("trace/ust/uid").read_dir().expect("users").next();
     let channel = channel.expect("a user").expect("a folder").path().join("64-bit");
     std::fs::rename(channel.join("index"), channel.join("away")).expect("moved");
-    let talk = place.refused("session clear");
+    let talk = test.refused("session clear");
     assert!(talk.contains("remove what is in"), "{talk}");
     std::fs::remove_dir_all(channel.join("away")).expect("removed");
     std::fs::create_dir(channel.join("index")).expect("a folder");
-    place.emit("steps", 30);
-    place.ok("session destroy");
-    assert_eq!(place.numbers("trace")[&ONE].len(), 30);
+    test.emit("steps", 30);
+    test.ok("session destroy");
+    assert_eq!(test.numbers("trace")[&ONE].len(), 30);
 }
 
-/// RUN save, destroy, load (under its name, and another), create --load. EXPECT sessions that are
-/// saved as the first was, and record the same.
+/// RUN save, destroy, load (under its name, and another), create --load. EXPECT sessions with the
+/// same configuration as the first, which record the same events.
 #[test]
 fn a_session_that_was_saved_can_be_loaded() {
-    let place = Place::new("session-save");
-    place.ok("session create web --on life:* --on !life:noise --context vpid,procname \
+    let test = SessionTest::new("session-save");
+    test.ok("session create web --on life:* --on !life:noise --context vpid,procname \
          --buffer-size 256K --sub-buffers 8 -o first");
-    place.ok("channel add web grave --on * --level error --flight-recorder --executable emit*");
-    place.ok("session save web -o web.toml");
-    let text = place.ok("session save").0;
-    assert_eq!(fs::read_to_string(place.world.path("web.toml")).expect("a file"), text);
+    test.ok("channel add web grave --on * --level error --flight-recorder --executable emit*");
+    test.ok("session save web -o web.toml");
+    let text = test.ok("session save").0;
+    assert_eq!(fs::read_to_string(test.fixture.path("web.toml")).expect("a file"), text);
     assert!(!text.contains("output"), "another time it goes to another folder: {text}");
-    let talk = place.refused("session save web -o web.toml");
+    let talk = test.refused("session save web -o web.toml");
     assert!(talk.contains("web.toml is there already\nhint: --force"), "{talk}");
-    fs::write(place.world.path("web.toml"), "longer than what is saved: ".repeat(100)).expect("it");
-    place.ok("session save web -o web.toml --force");
-    assert_eq!(fs::read_to_string(place.world.path("web.toml")).expect("a file"), text);
-    place.ok("session destroy web");
-    place.ok("session load web.toml");
-    place.ok("session load web.toml other");
-    place.ok("session create third --load web.toml -o third");
-    assert_eq!(place.ok("session save web").0, text);
+    fs::write(test.fixture.path("web.toml"), "longer than what is saved: ".repeat(100))
+        .expect("it");
+    test.ok("session save web -o web.toml --force");
+    assert_eq!(fs::read_to_string(test.fixture.path("web.toml")).expect("a file"), text);
+    test.ok("session destroy web");
+    test.ok("session load web.toml");
+    test.ok("session load web.toml other");
+    test.ok("session create third --load web.toml -o third");
+    assert_eq!(test.ok("session save web").0, text);
     for name in ["other", "third"] {
-        let theirs = place.ok(&format!("session save {name}")).0;
+        let theirs = test.ok(&format!("session save {name}")).0;
         assert_eq!(theirs.replace(&format!("name = \"{name}\""), "name = \"web\""), text);
     }
-    place.emit("steps", 30);
-    place.ok("session destroy --all");
-    assert_there(&place.numbers("third"), ONE, 0..30);
-    let trace = fs::read_dir(place.world.path("")).expect("a folder").flatten();
+    test.emit("steps", 30);
+    test.ok("session destroy --all");
+    assert_there(&test.numbers("third"), ONE, 0..30);
+    let trace = fs::read_dir(test.fixture.path("")).expect("a folder").flatten();
     let of_web =
         |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("trackway-web");
     let trace = trace.into_iter().find(of_web).expect("a new folder");
-    assert_there(&place.numbers(trace.file_name().to_str().expect("a name")), ONE, 0..30);
+    assert_there(&test.numbers(trace.file_name().to_str().expect("a name")), ONE, 0..30);
 }
 
-/// RUN load of files that people wrote, with mistakes and with sizes in bytes. EXPECT what is
-/// wrong, where, and what would be right; what is right is taken.
+/// RUN load of hand-written files, with mistakes and with sizes in bytes. EXPECT the fault, its
+/// position, and the right form; correct files are accepted.
 #[test]
-fn what_is_wrong_in_a_file_is_said_where_it_is() {
-    let place = Place::new("session-file");
-    let write = |text: &str| fs::write(place.world.path("web.toml"), text).expect("a file");
+fn faults_in_a_file_are_reported_with_their_position() {
+    let test = SessionTest::new("session-file");
+    let write = |text: &str| fs::write(test.fixture.path("web.toml"), text).expect("a file");
     for (text, place_of, why) in [
         ("on = ['a', 7]", "line 2, column 12", "expected a pattern, such as \"web:*\""),
         ("on = [{pattern = 'a', level = 'info'}]", "line 2, column 23", "unknown field `level`"),
@@ -159,109 +162,108 @@ fn what_is_wrong_in_a_file_is_said_where_it_is() {
         ("blocking-timeout = 10", "line 2, column 20", "such as \"10ms\""),
     ] {
         write(&format!("[[channel]]\n{text}\n"));
-        let talk = place.refused("session load web.toml");
+        let talk = test.refused("session load web.toml");
         assert!(talk.starts_with("trackway: in web.toml: "), "{talk}");
         assert!(talk.contains(place_of) && talk.contains(why), "{talk}");
     }
     write("output = ''\n");
-    let talk = place.refused("session load web.toml");
+    let talk = test.refused("session load web.toml");
     assert!(talk.contains("leave 'output' out") && !talk.contains("TRACKWAY_RUN_DIR"), "{talk}");
     write("[[channel]]\nbuffer-size = 1048576\ntracefile-size = 8388608\n");
-    place.ok("session load web.toml");
-    let saved = place.ok("session save web").0;
+    test.ok("session load web.toml");
+    let saved = test.ok("session save web").0;
     assert!(saved.contains("buffer-size = \"1M\""), "{saved}");
     assert!(saved.contains("tracefile-size = \"8M\""), "{saved}");
-    place.ok("session destroy web");
+    test.ok("session destroy web");
 }
 
 /// RUN create --foreground, SIGTERM or SIGINT. EXPECT exit status 0, a complete trace.
 #[test]
 fn a_session_in_the_foreground_ends_by_a_signal() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
-        let place = Place::new("session-foreground");
+        let test = SessionTest::new("session-foreground");
         let recorder =
-            Running::start(&mut place.command("session create web -o trace --foreground"));
-        wait_for("the session", || place.list().len() == 1);
-        assert_eq!(place.recorder_of("web"), recorder.pid());
-        place.emit("steps", 40);
+            Running::start(&mut test.command("session create web -o trace --foreground"));
+        wait_for("the session", || test.list().len() == 1);
+        assert_eq!(test.recorder_of("web"), recorder.pid());
+        test.emit("steps", 40);
         recorder.signal(signal);
-        let (is_success, text, talk) = told(&recorder.finish());
+        let (is_success, text, talk) = result_of(&recorder.finish());
         assert!(is_success && text.is_empty(), "{talk}");
         assert!(talk.contains("session web records into "), "{talk}");
         assert!(talk.contains("trackway: 40 events recorded, 0 lost, 1 process, "), "{talk}");
-        assert_there(&place.numbers("trace"), ONE, 0..40);
-        assert!(place.is_complete("trace") && place.list().is_empty());
+        assert_there(&test.numbers("trace"), ONE, 0..40);
+        assert!(test.is_complete("trace") && test.list().is_empty());
     }
 }
 
-/// RUN destroy --all of two sessions beside trackway record, and where none is left. EXPECT of each
-/// what destroy says of it, with its name; and that there is none.
+/// RUN destroy --all of two sessions at the same time as trackway record, and where none is left.
+/// EXPECT of each the messages of destroy, with its name; and a message that there is none.
 #[test]
 fn all_that_is_destroyed_is_said() {
-    let place = Place::new("session-destroy-all");
-    let record = Running::start(&mut place.command("record -o recorded -- sleep 60"));
-    place.ok("session create web --on life:* -o web");
-    place.ok("session create flight --flight-recorder -o flight");
-    place.emit("steps", 12);
-    let (text, talk) = place.ok("session destroy --all");
+    let test = SessionTest::new("session-destroy-all");
+    let record = Running::start(&mut test.command("record -o recorded -- sleep 60"));
+    test.ok("session create web --on life:* -o web");
+    test.ok("session create flight --flight-recorder -o flight");
+    test.emit("steps", 12);
+    let (text, talk) = test.ok("session destroy --all");
     assert!(text.is_empty());
     let web = "trackway: session web: 12 events recorded, 0 lost, 1 process, ";
     assert!(talk.lines().any(|line| line.starts_with(web) && line.ends_with("/web")), "{talk}");
     assert!(talk.lines().any(|line| line == "trackway: session flight has ended"), "{talk}");
     assert!(!talk.contains("record-"), "{talk}");
-    let (_, talk) = place.ok("session destroy --all");
+    let (_, talk) = test.ok("session destroy --all");
     assert_eq!(talk, "trackway: there is no session in the background\n");
-    wait_for("the other one", || place.list().len() == 1);
+    wait_for("the other one", || test.list().len() == 1);
     record.signal(libc::SIGTERM);
     record.finish();
 }
 
-/// RUN create --quiet, load --quiet, in the foreground, too. EXPECT that nothing is said but
-/// errors.
+/// RUN create --quiet, load --quiet, in the foreground, too. EXPECT no output but errors.
 #[test]
-fn what_is_to_be_quiet_says_nothing_but_errors() {
-    let place = Place::new("session-quiet");
+fn quiet_commands_print_only_errors() {
+    let test = SessionTest::new("session-quiet");
     let silent = (String::new(), String::new());
-    assert_eq!(place.ok("session create web -q --on nothing:* -o web"), silent);
-    assert!(place.refused("session create web -q -o other").contains("there is a session 'web'"));
-    place.ok("session save web -o web.toml");
-    assert_eq!(place.ok("session load web.toml other --quiet"), silent);
-    place.ok("session destroy --all");
+    assert_eq!(test.ok("session create web -q --on nothing:* -o web"), silent);
+    assert!(test.refused("session create web -q -o other").contains("there is a session 'web'"));
+    test.ok("session save web -o web.toml");
+    assert_eq!(test.ok("session load web.toml other --quiet"), silent);
+    test.ok("session destroy --all");
     let create = "session create web --quiet --foreground -o fore";
-    let recorder = Running::start(&mut place.command(create));
+    let recorder = Running::start(&mut test.command(create));
     // It has a name before it records.
     let is_recording = |session: &Value| session["state"] == "recording";
-    wait_for("the session", || place.list().iter().any(is_recording));
-    place.emit("steps", 4);
+    wait_for("the session", || test.list().iter().any(is_recording));
+    test.emit("steps", 4);
     recorder.signal(libc::SIGTERM);
-    let (is_success, text, talk) = told(&recorder.finish());
+    let (is_success, text, talk) = result_of(&recorder.finish());
     assert!(is_success && text.is_empty() && talk.is_empty(), "{talk}");
-    assert_eq!(place.numbers("fore")[&ONE].len(), 4);
+    assert_eq!(test.numbers("fore")[&ONE].len(), 4);
 }
 
-/// RUN sizes with all units. EXPECT what they say.
+/// RUN sizes with all units. EXPECT the right number of bytes.
 #[test]
 fn sizes_are_in_the_units_that_people_write() {
-    let place = Place::new("session-sizes");
-    place.ok("session create web --buffer-size 1MiB --tracefile-size 1GiB -o web");
-    let spec = &place.status("web")["channels"][0]["spec"];
+    let test = SessionTest::new("session-sizes");
+    test.ok("session create web --buffer-size 1MiB --tracefile-size 1GiB -o web");
+    let spec = &test.status("web")["channels"][0]["spec"];
     assert_eq!((&spec["buffer-size"], &spec["tracefile-size"]), (&"1M".into(), &"1G".into()));
-    place.ok("channel set web channel0 --buffer-size 512KiB");
-    assert_eq!(place.status("web")["channels"][0]["spec"]["buffer-size"], "512K");
-    place.ok("record -o recorded --buffer-size 256KiB -- true");
-    place.ok("session destroy web");
+    test.ok("channel set web channel0 --buffer-size 512KiB");
+    assert_eq!(test.status("web")["channels"][0]["spec"]["buffer-size"], "512K");
+    test.ok("record -o recorded --buffer-size 256KiB -- true");
+    test.ok("session destroy web");
 }
 
 /// RUN create, record and snapshot with folders in the trace of a session, in a complete one, by a
-/// link, from within. EXPECT that sessions are refused there, and nothing is made; a session's own
-/// snapshots are not, nor what lies beside.
+/// link, from within. EXPECT that sessions are refused there, and nothing is made; that a session's
+/// own snapshots are allowed, and folders next to a trace.
 #[test]
 fn no_session_records_into_the_trace_of_another() {
-    let place = Place::new("session-inside");
-    place.ok("session create web -o trace");
-    place.ok("record -o complete -- true");
+    let test = SessionTest::new("session-inside");
+    test.ok("session create web -o trace");
+    test.ok("record -o complete -- true");
     let link = |to: &str, name: &str| {
-        std::os::unix::fs::symlink(place.world.path(to), place.world.path(name)).expect("a link");
+        std::os::unix::fs::symlink(test.fixture.path(to), test.fixture.path(name)).expect("a link");
     };
     link("trace", "link");
     link("complete/ust", "deep");
@@ -274,58 +276,58 @@ fn no_session_records_into_the_trace_of_another() {
         ("complete/inner", "complete"),
         ("deep", "complete"),
     ] {
-        let outer = place.world.path(outer).canonicalize().expect("a folder");
+        let outer = test.fixture.path(outer).canonicalize().expect("a folder");
         for line in ["session create inner -o", "session create inner --foreground -o", "record -o"]
         {
             let command = if line == "record -o" { " -- true" } else { "" };
-            let talk = place.refused(&format!("{line} {folder}{command}"));
+            let talk = test.refused(&format!("{line} {folder}{command}"));
             assert!(talk.contains(&format!("lies in the trace {}", outer.display())), "{talk}");
             assert!(talk.contains("hint: choose another folder with -o"), "{talk}");
         }
-        assert!(folder == "deep" || !place.world.path(folder).exists());
+        assert!(folder == "deep" || !test.fixture.path(folder).exists());
     }
-    let mut within = place.command("session create inner");
+    let mut within = test.command("session create inner");
     let (is_success, _, talk) =
-        told(&within.current_dir(place.world.path("trace")).output().expect("trackway runs"));
+        result_of(&within.current_dir(test.fixture.path("trace")).output().expect("trackway runs"));
     assert!(!is_success && talk.contains("lies in the trace "), "{talk}");
-    assert_eq!(place.list().len(), 1);
-    place.ok("session create beside -o trace-2");
-    place.ok("session create flight --flight-recorder -o flight");
-    place.ok("session snapshot flight");
-    place.ok("session snapshot flight -o flight/mine");
-    place.ok("session destroy --all");
-    assert!(place.is_complete("flight/mine") && place.is_complete("flight/snapshot-1"));
+    assert_eq!(test.list().len(), 1);
+    test.ok("session create beside -o trace-2");
+    test.ok("session create flight --flight-recorder -o flight");
+    test.ok("session snapshot flight");
+    test.ok("session snapshot flight -o flight/mine");
+    test.ok("session destroy --all");
+    assert!(test.is_complete("flight/mine") && test.is_complete("flight/snapshot-1"));
 }
 
 /// RUN two programs that are recorded by two sessions with other rules, contexts and sizes. EXPECT
-/// each has its own, whole.
+/// that each has exactly its own events.
 #[test]
 fn two_sessions_record_what_each_was_told() {
-    let place = Place::new("session-two");
-    place.ok("session create web --on life:* --context vpid,vtid -o web");
-    let counting = Counting::threads(&place, 2);
-    place.ok("session create rest --exclude life:* --context none --buffer-size 1M -o rest");
-    place.ok("session create all --context procname -o all");
-    let levels = place.emit("levels", 0);
+    let test = SessionTest::new("session-two");
+    test.ok("session create web --on life:* --context vpid,vtid -o web");
+    let counting = Counting::threads(&test, 2);
+    test.ok("session create rest --exclude life:* --context none --buffer-size 1M -o rest");
+    test.ok("session create all --context procname -o all");
+    let levels = test.emit("levels", 0);
     assert!(levels.status.success());
     let steps = counting.finish();
-    place.ok("session destroy --all");
-    assert_all_there(&place.numbers("web"), &steps);
-    let (rest, all) = (place.names("rest"), place.names("all"));
+    test.ok("session destroy --all");
+    assert_all_there(&test.numbers("web"), &steps);
+    let (rest, all) = (test.names("rest"), test.names("all"));
     assert!(rest.len() == 15 && rest.values().all(|count| *count == 1), "{rest:?}");
     assert_eq!(all.len(), 16, "{all:?}");
-    let text = place.world.print(&place.world.path("all"));
+    let text = test.fixture.print(&test.fixture.path("all"));
     assert!(text.contains("{ procname = \"emitter\" }"), "{text}");
 }
 
-/// RUN create with names and options that cannot be. EXPECT why, what can be, exit status 1, and
-/// nothing left.
+/// RUN create with impossible names and options. EXPECT the reason, the possible values, exit
+/// status 1, and nothing left.
 #[test]
-fn what_cannot_be_is_refused_and_says_why() {
-    let place = Place::new("session-refused");
+fn impossible_requests_are_refused_with_a_reason() {
+    let test = SessionTest::new("session-refused");
     let long = "x".repeat(65);
     for name in ["a/b", "..", ".hidden", "häuschen", "a:b", &long] {
-        let talk = place.refused(&format!("session create {name}"));
+        let talk = test.refused(&format!("session create {name}"));
         assert!(talk.contains(&format!("'{name}' can be no name: letters")), "{talk}");
     }
     for (line, why) in [
@@ -346,15 +348,15 @@ fn what_cannot_be_is_refused_and_says_why() {
         ("session destroy web", "there is no session 'web'"),
         ("event off web life:*", "there is no session 'web'"),
     ] {
-        let talk = place.refused(line);
+        let talk = test.refused(line);
         assert!(talk.contains(why), "{line}: {talk}");
     }
-    assert!(place.list().is_empty() && !place.world.path("web").exists());
-    place.ok("session create web -o trace");
-    let talk = place.refused("session create web -o other");
+    assert!(test.list().is_empty() && !test.fixture.path("web").exists());
+    test.ok("session create web -o trace");
+    let talk = test.refused("session create web -o other");
     assert!(talk.contains("there is a session 'web' already"), "{talk}");
     assert!(talk.contains("hint: trackway session status web"), "{talk}");
-    let talk = place.refused("session create other -o trace");
+    let talk = test.refused("session create other -o trace");
     assert!(talk.contains("is being recorded into"), "{talk}");
     for (line, why) in [
         ("session snapshot web", "session 'web' has no flight recorder"),
@@ -366,91 +368,91 @@ fn what_cannot_be_is_refused_and_says_why() {
         ("channel set web channel0 --context vpid,none", "'none' stands alone"),
         ("event off web !life:*", "nothing excludes 'life:*': there is no rule '!life:*'"),
     ] {
-        let talk = place.refused(line);
+        let talk = test.refused(line);
         assert!(talk.contains(why), "{line}: {talk}");
     }
-    assert!(!place.world.path("other").exists());
-    assert_eq!(place.status("web")["channels"].as_array().map(Vec::len), Some(1));
+    assert!(!test.fixture.path("other").exists());
+    assert_eq!(test.status("web")["channels"].as_array().map(Vec::len), Some(1));
 }
 
 /// RUN create and record where there is an earlier trace, and one before; both are refused late,
-/// the first time because of a process that is not there, then of a program that cannot run. EXPECT
-/// that the traces are where they were, one of which is still to be recovered.
+/// first because of a missing process, then because of a program that cannot run. EXPECT that the
+/// traces are in their old places, one of which is still to be recovered.
 #[test]
-fn who_is_refused_late_has_moved_no_earlier_trace() {
-    let place = Place::new("session-refused-late");
-    place.ok("record -o trace.old -- true");
-    place.ok("session create web -o trace");
-    place.emit("steps", 20);
-    let recorder = place.recorder_of("web");
+fn a_late_refusal_moves_no_earlier_trace() {
+    let test = SessionTest::new("session-refused-late");
+    test.ok("record -o trace.old -- true");
+    test.ok("session create web -o trace");
+    test.emit("steps", 20);
+    let recorder = test.recorder_of("web");
     send(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
-    // Nobody recovers it meanwhile: what it is recorded from is elsewhere.
-    let program = place.world.path("none");
+    // The program is elsewhere, so that no session starts in between and recovers the trace.
+    let program = test.fixture.path("none");
     fs::write(&program, "#!/no/interpreter\n").expect("a file");
     fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("ours");
-    let elsewhere = place.world.path("windows");
+    let elsewhere = test.fixture.path("windows");
     fs::create_dir(&elsewhere).expect("a folder");
     for line in [
         "session create other --pid 4194303 -o trace",
         "session create other --pid 4194303 -o trace --foreground",
         "record -o trace ./none",
     ] {
-        let mut command = place.command(line);
+        let mut command = test.command(line);
         let output = command.env("TRACKWAY_WINDOW_DIR", &elsewhere).output().expect("it runs");
-        let (is_success, _, talk) = told(&output);
+        let (is_success, _, talk) = result_of(&output);
         assert!(!is_success && !talk.contains("the earlier trace is now"), "{line}: {talk}");
-        assert!(place.is_complete("trace.old") && !place.is_complete("trace"), "{line}: {talk}");
-        assert!(!place.world.path("trace.old-2").exists(), "{line}");
+        assert!(test.is_complete("trace.old") && !test.is_complete("trace"), "{line}: {talk}");
+        assert!(!test.fixture.path("trace.old-2").exists(), "{line}");
     }
-    place.ok("recover");
-    assert_eq!(place.numbers("trace")[&ONE].len(), 20);
+    test.ok("recover");
+    assert_eq!(test.numbers("trace")[&ONE].len(), 20);
     // Who is not refused moves it.
-    let (_, talk) = place.ok("session create web -o trace");
+    let (_, talk) = test.ok("session create web -o trace");
     assert!(talk.contains("the earlier trace is now ") && talk.contains("trace.old-2"), "{talk}");
-    place.ok("session destroy web");
+    test.ok("session destroy web");
 }
 
-/// RUN commands without a name. EXPECT that the only session is meant, and which, where there are
-/// two.
+/// RUN commands without a name. EXPECT that they apply to the only session, and a request for the
+/// name where there are two.
 #[test]
 fn the_only_session_need_not_be_named() {
-    let place = Place::new("session-default");
-    place.ok("session create web -o web");
-    place.ok("session stop");
-    place.ok("session start");
-    place.ok("session clear");
-    assert!(place.ok("session save").0.contains("name = \"web\""));
-    place.ok("session create db -o db");
+    let test = SessionTest::new("session-default");
+    test.ok("session create web -o web");
+    test.ok("session stop");
+    test.ok("session start");
+    test.ok("session clear");
+    assert!(test.ok("session save").0.contains("name = \"web\""));
+    test.ok("session create db -o db");
     for verb in ["stop", "start", "clear", "status", "save", "snapshot", "destroy"] {
-        let talk = place.refused(&format!("session {verb}"));
+        let talk = test.refused(&format!("session {verb}"));
         assert!(talk.contains("which session? there are db, web"), "{verb}: {talk}");
     }
-    place.ok("session destroy db");
-    place.ok("session destroy");
-    assert!(place.list().is_empty());
-    let _: Numbers = place.numbers("web");
+    test.ok("session destroy db");
+    test.ok("session destroy");
+    assert!(test.list().is_empty());
+    let _: Numbers = test.numbers("web");
 }
 
-/// RUN rm of the window under a session, and a program afterwards. EXPECT that the session says
-/// that it does not record it, and keeps what it has.
+/// RUN rm of the window of a session, and a program afterwards. EXPECT that the session reports
+/// that it does not record the program, and keeps its events.
 #[test]
 fn a_session_whose_window_is_removed_says_what_it_does_not_record() {
-    let place = Place::new("session-removed-window");
-    place.ok("session create web -o web");
-    place.emit("steps", 5);
-    assert_eq!(place.status("web")["notices"].as_array().expect("notices").len(), 0);
-    for entry in fs::read_dir(place.world.window_dir()).expect("the windows") {
+    let test = SessionTest::new("session-removed-window");
+    test.ok("session create web -o web");
+    test.emit("steps", 5);
+    assert_eq!(test.status("web")["notices"].as_array().expect("notices").len(), 0);
+    for entry in fs::read_dir(test.fixture.window_dir()).expect("the windows") {
         fs::remove_file(entry.expect("a name").path()).expect("ours");
     }
     wait_for("word of it", || {
-        place.status("web")["notices"].to_string().contains("is destroyed and made again")
+        test.status("web")["notices"].to_string().contains("is destroyed and made again")
     });
-    place.emit("steps", 3);
-    place.ok("session destroy web");
-    assert_eq!(place.numbers("web")[&ONE].len(), 5);
-    place.ok("session create web -o web");
-    place.emit("steps", 3);
-    place.ok("session destroy web");
-    assert_eq!(place.numbers("web")[&ONE].len(), 3);
+    test.emit("steps", 3);
+    test.ok("session destroy web");
+    assert_eq!(test.numbers("web")[&ONE].len(), 5);
+    test.ok("session create web -o web");
+    test.emit("steps", 3);
+    test.ok("session destroy web");
+    assert_eq!(test.numbers("web")[&ONE].len(), 3);
 }

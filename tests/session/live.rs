@@ -6,11 +6,11 @@ use std::sync::mpsc::{self, Receiver};
 
 use trackway_tests::steps::{is_running, send, wait_for};
 
-use crate::place::{
-    Counting, Numbers, ONE, Place, assert_all_there, assert_there, numbers_of, told,
+use crate::session_test::{
+    Counting, Numbers, ONE, SessionTest, assert_all_there, assert_there, numbers_of, result_of,
 };
 
-/// Somebody who follows, and what has been shown.
+/// Follower of a session, and the lines that it has printed.
 pub(crate) struct Follower {
     child: Child,
     pieces: Receiver<Vec<u8>>,
@@ -35,7 +35,7 @@ impl Follower {
         Self { child, pieces, shown: String::new() }
     }
 
-    /// Waits until what is shown is so.
+    /// Waits until the shown events satisfy `is_so`.
     pub(crate) fn wait_until(&mut self, is_so: impl Fn(&Numbers) -> bool) {
         while !is_so(&numbers_of(self.whole_lines())) {
             let patience = std::time::Duration::from_secs(30);
@@ -48,7 +48,7 @@ impl Follower {
         self.shown.rsplit_once('\n').map_or("", |(lines, _)| lines)
     }
 
-    /// Waits for its end: its exit status, what it showed, what it said.
+    /// Waits for its end; returns its exit status, its output, and its messages.
     pub(crate) fn finish(mut self) -> (Option<i32>, String, String) {
         let mut talk = String::new();
         let mut messages = self.child.stderr.take().expect("a pipe");
@@ -72,56 +72,56 @@ fn times_of(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.split_once(']').map(|(time, _)| time)).collect()
 }
 
-/// RUN print and trim of a session by its name, while it records; where there is a folder of that
-/// name, too. EXPECT what is written so far; the folder comes first.
+/// RUN print and trim of a session by its name, while it records; also where there is a folder of
+/// that name. EXPECT the part that is written so far; the folder has priority.
 #[test]
 fn a_session_s_trace_is_found_by_its_name() {
-    let place = Place::new("session-named");
-    place.ok("session create web --on life:* -o elsewhere/trace");
-    place.emit("steps", 10);
+    let test = SessionTest::new("session-named");
+    test.ok("session create web --on life:* -o elsewhere/trace");
+    test.emit("steps", 10);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    let printed = || numbers_of(&place.ok("print web").0);
+    let printed = || numbers_of(&test.ok("print web").0);
     while printed().is_empty() {
         assert!(std::time::Instant::now() < deadline, "it is written twice a second");
     }
     assert_there(&printed(), ONE, 0..10);
-    place.ok("trim -o copy web");
-    assert_there(&place.numbers("copy"), ONE, 0..10);
-    std::fs::rename(place.world.path("copy"), place.world.path("web")).expect("a folder");
-    place.emit("steps", 10);
-    place.ok("session destroy web");
+    test.ok("trim -o copy web");
+    assert_there(&test.numbers("copy"), ONE, 0..10);
+    std::fs::rename(test.fixture.path("copy"), test.fixture.path("web")).expect("a folder");
+    test.emit("steps", 10);
+    test.ok("session destroy web");
     assert_eq!(printed()[&ONE].len(), 10, "the folder");
-    assert_eq!(place.numbers("elsewhere")[&ONE].len(), 20);
-    assert!(place.refused("print nobody").contains("nobody"));
+    assert_eq!(test.numbers("elsewhere")[&ONE].len(), 20);
+    assert!(test.refused("print nobody").contains("nobody"));
 }
 
-/// RUN kill -9 of the recorder while somebody follows; recover; and where nothing is in memory any
-/// more, recover DIR. EXPECT that nothing in the trace says that it is written still.
+/// RUN kill -9 of the recorder while it is followed; recover; and, after the window is removed,
+/// recover DIR. EXPECT that nothing in the trace says that it is still being written.
 #[test]
-fn what_said_that_somebody_follows_goes_with_recovery() {
-    let place = Place::new("session-live-killed");
+fn the_mark_of_a_followed_trace_goes_with_recovery() {
+    let test = SessionTest::new("session-live-killed");
     for (trace, line) in [("first", "recover"), ("second", "recover second")] {
-        place.ok(&format!("session create web --on life:* -o {trace}"));
-        place.emit("steps", 10);
-        let follower = Follower::start(&mut place.command("print --follow web"));
+        test.ok(&format!("session create web --on life:* -o {trace}"));
+        test.emit("steps", 10);
+        let follower = Follower::start(&mut test.command("print --follow web"));
         let user =
-            std::fs::read_dir(place.world.path(trace).join("ust/uid")).expect("users").next();
+            std::fs::read_dir(test.fixture.path(trace).join("ust/uid")).expect("users").next();
         let facts = user.expect("a user").expect("a folder").path().join("64-bit/trackway");
         let live = facts.join("live");
         wait_for("who follows", || live.exists());
-        let recorder = place.recorder_of("web");
+        let recorder = test.recorder_of("web");
         send(recorder.cast_signed(), libc::SIGKILL);
         wait_for("the recorder's end", || !is_running(recorder));
         assert!(live.exists());
         drop(follower);
         if trace == "second" {
-            for window in std::fs::read_dir(place.world.window_dir()).expect("a folder") {
+            for window in std::fs::read_dir(test.fixture.window_dir()).expect("a folder") {
                 std::fs::remove_file(window.expect("a window").path()).expect("ours");
             }
         }
-        place.ok(line);
-        assert!(place.is_complete(trace) && !live.exists(), "{trace}");
-        told(&place.run("session destroy web"));
+        test.ok(line);
+        assert!(test.is_complete(trace) && !live.exists(), "{trace}");
+        result_of(&test.run("session destroy web"));
     }
 }
 
@@ -129,34 +129,34 @@ fn what_said_that_somebody_follows_goes_with_recovery() {
 /// in the order of their times, the last ones too; exit status 0.
 #[test]
 fn a_session_is_followed_to_its_end() {
-    let place = Place::new("session-live");
-    place.ok("session create web --on life:* --context vtid -o trace");
-    let counting = Counting::threads(&place, 4);
-    let mut follower = Follower::start(&mut place.command("print --follow web"));
+    let test = SessionTest::new("session-live");
+    test.ok("session create web --on life:* --context vtid -o trace");
+    let counting = Counting::threads(&test, 4);
+    let mut follower = Follower::start(&mut test.command("print --follow web"));
     follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > 1000);
-    // A channel more, another's contexts, a pause: the same stream of events.
-    place.ok("channel set web channel0 --context vpid,vtid");
-    place.ok("session stop web");
-    place.ok("session start web");
+    // An additional channel, other contexts, a pause: the same stream of events.
+    test.ok("channel set web channel0 --context vpid,vtid");
+    test.ok("session stop web");
+    test.ok("session start web");
     let seen: usize = numbers_of(follower.whole_lines()).values().map(Vec::len).sum();
     follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > seen + 1000);
     counting.finish();
-    place.ok("session destroy web");
+    test.ok("session destroy web");
     let (status, shown, talk) = follower.finish();
     assert_eq!((status, talk.as_str()), (Some(0), ""));
     assert!(times_of(&shown).is_sorted(), "out of order");
-    let trace = place.world.print(&place.world.path("trace"));
+    let trace = test.fixture.print(&test.fixture.path("trace"));
     assert!(numbers_of(&shown) == numbers_of(&trace), "what was shown is what was recorded");
 }
 
-/// RUN Ctrl-C while following, and a reader that goes away. EXPECT that it ends, and the session
-/// does not.
+/// RUN Ctrl-C while following, and a reader that closes its pipe. EXPECT that the follower ends,
+/// and the session does not.
 #[test]
-fn who_follows_can_stop_at_any_time() {
-    let place = Place::new("session-live-end");
-    place.ok("session create web --on life:* -o trace");
-    let counting = Counting::threads(&place, 2);
-    let mut follower = Follower::start(&mut place.command("print --follow web"));
+fn a_follower_can_stop_at_any_time() {
+    let test = SessionTest::new("session-live-end");
+    test.ok("session create web --on life:* -o trace");
+    let counting = Counting::threads(&test, 2);
+    let mut follower = Follower::start(&mut test.command("print --follow web"));
     follower.wait_until(|numbers| !numbers.is_empty());
     send(follower.child.id().cast_signed(), libc::SIGINT);
     let (status, shown, talk) = follower.finish();
@@ -164,23 +164,23 @@ fn who_follows_can_stop_at_any_time() {
     assert!(!shown.is_empty());
     let trackway = trackway_tests::build_dir().join("trackway");
     let line = format!("{} print --follow web | head -n 5", trackway.display());
-    let head = place.world.command("sh").args(["-c", &line]).output().expect("sh runs");
+    let head = test.fixture.command("sh").args(["-c", &line]).output().expect("sh runs");
     assert_eq!(String::from_utf8_lossy(&head.stdout).lines().count(), 5);
     let steps = counting.finish();
-    place.ok("session destroy web");
-    assert_all_there(&place.numbers("trace"), &steps);
+    test.ok("session destroy web");
+    assert_all_there(&test.numbers("trace"), &steps);
 }
 
 /// RUN print --follow of a session that is stopped, then started. EXPECT the events of afterwards.
 #[test]
 fn a_session_that_is_stopped_can_be_followed() {
-    let place = Place::new("session-live-stopped");
-    place.ok("session create web -o trace --no-start");
-    let mut follower = Follower::start(&mut place.command("print --follow web"));
-    place.ok("session start");
-    place.emit("steps", 10);
+    let test = SessionTest::new("session-live-stopped");
+    test.ok("session create web -o trace --no-start");
+    let mut follower = Follower::start(&mut test.command("print --follow web"));
+    test.ok("session start");
+    test.emit("steps", 10);
     follower.wait_until(|numbers| numbers.get(&ONE).is_some_and(|numbers| numbers.len() == 10));
-    place.ok("session destroy");
+    test.ok("session destroy");
     let (status, shown, talk) = follower.finish();
     assert_eq!((status, talk.as_str()), (Some(0), ""));
     assert_there(&numbers_of(&shown), ONE, 0..10);

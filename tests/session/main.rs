@@ -1,6 +1,6 @@
-//! Sessions in the background, as users make, change, watch and end them: `trackway session`,
-//! `channel` and `event`. Every test has a world of its own, and so a window and sessions of its
-//! own; what they record are the numbers that `session/emitter.c` counts where the test can see it.
+//! Background sessions, as users make, change, watch and end them: `trackway session`, `channel`
+//! and `event`. Every test has a fixture of its own, and so a window and sessions of its own. The
+//! sessions record numbers that `session/emitter.c` counts in memory that the test can read.
 
 mod access;
 mod blocking;
@@ -20,16 +20,16 @@ mod manager;
 mod many;
 mod meanings;
 mod memory;
-mod place;
 mod record;
-mod room;
 mod sandboxed;
+mod selection;
+mod session_test;
 mod shortage;
 mod snapshots;
 mod socket;
+mod space;
 mod tracefiles;
 mod unfinished;
 mod unstaged;
 mod unwinding;
 mod users;
-mod which;

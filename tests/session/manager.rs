@@ -1,5 +1,5 @@
-//! Sessions in the foreground, and what a service manager learns of them: by sd_notify(3)'s socket,
-//! and by their exit status. With systemd itself: `tests/machines/systemd`.
+//! Foreground sessions, and their reports to a service manager: by sd_notify(3)'s socket, and by
+//! their exit status. With systemd itself: `tests/machines/systemd`.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;
@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use trackway_tests::steps::Running;
 
-use crate::place::{ONE, Place, told};
+use crate::session_test::{ONE, SessionTest, result_of};
 
-/// The service manager's end: a socket with a name, and what the recorder is told of it.
-fn socket(place: &Place, is_abstract: bool) -> (UnixDatagram, String) {
-    let path = place.world.path("notify");
+/// Makes the service manager's end: a socket with a name, and the value of NOTIFY_SOCKET for the
+/// recorder.
+fn socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, String) {
+    let path = test.fixture.path("notify");
     let path = path.to_str().expect("a path of text");
     let (address, name) = match is_abstract {
         true => (SocketAddr::from_abstract_name(path), format!("@{path}")),
@@ -23,7 +24,8 @@ fn socket(place: &Place, is_abstract: bool) -> (UnixDatagram, String) {
     (socket, name)
 }
 
-/// The next message. Signals, as of children that end, interrupt who waits with a limit: signal(7).
+/// Returns the next message. Signals, as of children that end, interrupt a wait with a limit:
+/// signal(7).
 fn heard(socket: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
     let length = loop {
@@ -35,63 +37,64 @@ fn heard(socket: &UnixDatagram) -> String {
     String::from_utf8(bytes[..length].to_vec()).expect("text")
 }
 
-/// RUN create --foreground with NOTIFY_SOCKET, by path and abstract; a program as soon as it says
-/// that it is ready. EXPECT that the program is recorded, and nothing else is said.
+/// RUN create --foreground with NOTIFY_SOCKET, by path and abstract; a program as soon as the
+/// session reports that it is ready. EXPECT that the program is recorded, and no other
+/// notification.
 #[test]
 fn a_service_manager_hears_when_the_session_is_there() {
     for is_abstract in [false, true] {
-        let place = Place::new("session-manager");
-        let (socket, name) = socket(&place, is_abstract);
-        let mut create = place.command("session create web --foreground -q -o trace");
+        let test = SessionTest::new("session-manager");
+        let (socket, name) = socket(&test, is_abstract);
+        let mut create = test.command("session create web --foreground -q -o trace");
         let recorder = Running::start(create.env("NOTIFY_SOCKET", name));
         let said = heard(&socket);
-        let folder = place.world.path("trace");
+        let folder = test.fixture.path("trace");
         let status = format!("STATUS=session web records into {}\n", folder.display());
         assert_eq!(said, format!("READY=1\n{status}"));
-        place.emit("steps", 7);
-        place.ok("session destroy web");
-        assert!(told(&recorder.finish()).0);
-        assert_eq!(place.numbers("trace")[&ONE].len(), 7);
+        test.emit("steps", 7);
+        test.ok("session destroy web");
+        assert!(result_of(&recorder.finish()).0);
+        assert_eq!(test.numbers("trace")[&ONE].len(), 7);
         socket.set_nonblocking(true).expect("a socket");
         assert!(socket.recv(&mut [0; 16]).is_err(), "it was ready once");
     }
 }
 
-/// RUN create --foreground of what cannot begin, early and late. EXPECT exit status 2, and that the
-/// service manager hears why, and not that it is ready.
+/// RUN create --foreground of a session that cannot begin, early and late. EXPECT exit status 2,
+/// and that the service manager gets the reason, and no report of readiness.
 #[test]
 fn a_service_manager_hears_why_a_session_cannot_begin() {
-    let place = Place::new("session-manager-refused");
-    let (socket, name) = socket(&place, false);
-    std::fs::write(place.world.path("web.toml"), "[[chanel]]\n").expect("a file");
-    std::fs::write(place.world.path("file"), "").expect("a file");
+    let test = SessionTest::new("session-manager-refused");
+    let (socket, name) = socket(&test, false);
+    std::fs::write(test.fixture.path("web.toml"), "[[chanel]]\n").expect("a file");
+    std::fs::write(test.fixture.path("file"), "").expect("a file");
     for (options, why) in [
         ("--load missing.toml", "cannot read missing.toml"),
         ("--load web.toml", "unknown field `chanel`"),
         ("web -o file", "file"),
     ] {
-        let mut create = place.command(&format!("session create --foreground {options}"));
+        let mut create = test.command(&format!("session create --foreground {options}"));
         let output = create.env("NOTIFY_SOCKET", &name).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{options}");
         let said = heard(&socket);
         assert!(said.starts_with("STATUS=") && said.contains(why), "{said}");
-        assert!(said.lines().count() == 1 && told(&output).2.contains(why), "{said}");
+        assert!(said.lines().count() == 1 && result_of(&output).2.contains(why), "{said}");
     }
 }
 
 /// RUN create --foreground, whose window is truncated. EXPECT exit status 1: the session had begun,
-/// and another one can.
+/// and another one can begin.
 #[test]
 fn a_session_that_ends_by_itself_has_another_exit_status() {
-    let place = Place::new("session-manager-lost");
-    let (socket, name) = socket(&place, false);
-    let mut create = place.command("session create web --foreground -o trace");
+    let test = SessionTest::new("session-manager-lost");
+    let (socket, name) = socket(&test, false);
+    let mut create = test.command("session create web --foreground -o trace");
     let recorder = Running::start(create.env("NOTIFY_SOCKET", name));
     assert!(heard(&socket).starts_with("READY=1\n"));
-    for entry in std::fs::read_dir(place.world.window_dir()).expect("the windows") {
+    for entry in std::fs::read_dir(test.fixture.window_dir()).expect("the windows") {
         let window = std::fs::OpenOptions::new().write(true).open(entry.expect("a name").path());
         window.and_then(|window| window.set_len(4096)).expect("ours");
     }
     let output = recorder.finish();
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output).2);
+    assert_eq!(output.status.code(), Some(1), "{}", result_of(&output).2);
 }

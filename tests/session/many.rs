@@ -1,18 +1,18 @@
-//! As many sessions as there can be.
+//! The largest number of sessions.
 
 use std::collections::BTreeMap;
 use std::thread;
 
-use crate::place::Place;
+use crate::session_test::SessionTest;
 
-/// RUN 32 sessions at a time, each with rules of its own, on the same events; a 33rd. EXPECT each
-/// has its own events, and the 33rd is refused; one more can be made when one has ended.
+/// RUN 32 sessions at a time, each with its own rules, on the same events; a 33rd. EXPECT that each
+/// has its own events, and the 33rd is refused until another has ended.
 #[test]
 fn thirty_two_sessions_record_at_a_time() {
-    let place = Place::new("session-many");
+    let test = SessionTest::new("session-many");
     let create = |number: usize| {
         let line = format!("session create s{number:o} --on many:e{number:02o} --on many:all");
-        place.ok(&format!("{line} -o trace-{number}"))
+        test.ok(&format!("{line} -o trace-{number}"))
     };
     // Several at once, as service managers start them.
     thread::scope(|scope| {
@@ -20,25 +20,25 @@ fn thirty_two_sessions_record_at_a_time() {
             scope.spawn(move || some.map(create).for_each(drop));
         }
     });
-    assert_eq!(place.list().len(), 32);
-    let talk = place.refused("session create more -o more");
+    assert_eq!(test.list().len(), 32);
+    let talk = test.refused("session create more -o more");
     assert!(talk.contains("the window has no place for another session"), "{talk}");
     assert!(talk.contains("hint: end some"), "{talk}");
-    assert!(!place.world.path("more").exists(), "nothing is left of what was refused");
-    let talk = place.refused("channel add s0 more");
+    assert!(!test.fixture.path("more").exists(), "nothing is left of what was refused");
+    let talk = test.refused("channel add s0 more");
     assert!(talk.contains("the window has no place for another"), "{talk}");
-    place.emit("many", 7);
-    place.ok("session destroy s37");
-    place.ok("session create more --on many:* -o more");
-    place.emit("many", 1);
-    place.ok("session destroy --all");
+    test.emit("many", 7);
+    test.ok("session destroy s37");
+    test.ok("session create more --on many:* -o more");
+    test.emit("many", 1);
+    test.ok("session destroy --all");
     for number in 0..32 {
         let rounds = if number == 31 { 1 } else { 2 };
         let all = if number == 31 { 7 } else { 8 };
         let expected: BTreeMap<String, usize> =
             [(format!("many:e{number:02o}"), rounds * (number + 1)), ("many:all".to_owned(), all)]
                 .into();
-        assert_eq!(place.names(&format!("trace-{number}")), expected);
+        assert_eq!(test.names(&format!("trace-{number}")), expected);
     }
-    assert_eq!(place.names("more").values().sum::<usize>(), (1..=32).sum::<usize>() + 1);
+    assert_eq!(test.names("more").values().sum::<usize>(), (1..=32).sum::<usize>() + 1);
 }

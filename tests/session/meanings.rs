@@ -1,40 +1,41 @@
-//! Events that come later, with fields of the same kinds as those of an event that a filter was
-//! compiled for, that mean something else: they are counted as lost until the filter knows them,
-//! and never taken for the other.
+//! Later events with fields of the same kinds, but other meanings, as those of the event for which
+//! a filter was compiled. They are counted as lost until the filter is compiled for them, and never
+//! confused with the first.
 
 use trackway_tests::steps::wait_for;
 
-use crate::place::{Place, told};
+use crate::session_test::{SessionTest, result_of};
 
-/// An event, and what is emitted of it, once each time.
+/// An event, and the values that each emission has.
 struct Event {
     name: &'static str,
     declared: &'static str,
     emitted: &'static str,
 }
 
-/// RUN a program with `first`, then others with `later`, which nobody has seen, for as long as
-/// nothing of it is recorded. EXPECT that nothing of it is recorded of which the filter is not
-/// true, and so that all that is recorded ends with `meant`.
-fn judge(name: &str, filter: &str, [first, later]: [Event; 2], meant: &str) {
-    let place = Place::new(name);
+/// RUN a program with `first`, then programs with `later`, which is new to the recorder, until the
+/// first event of one is recorded. EXPECT only events of which the filter is true, so that all that
+/// is recorded ends with `suffix`.
+fn judge(name: &str, filter: &str, [first, later]: [Event; 2], suffix: &str) {
+    let test = SessionTest::new(name);
     let program = |event: &Event| {
         let Event { name, declared, emitted } = event;
         let text = format!(
             "#include <trackway/trackway.h>\n{declared}\n\
              int main(void)\n{{\n{emitted}\nreturn 0;\n}}\n"
         );
-        place.world.compile(name, &text, true, &[])
+        test.fixture.compile(name, &text, true, &[])
     };
     let programs = [program(&first), program(&later)];
     let words = ["session", "create", "web", "--on", "m:*", "--filter", filter, "-o", "trace"];
-    let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+    let (is_success, _, talk) =
+        result_of(&test.fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
     let run = |which: usize| {
-        let status = place.world.command(&programs[which]).status().expect("it runs");
+        let status = test.fixture.command(&programs[which]).status().expect("it runs");
         assert!(status.success());
     };
-    let count = |what: &str| place.status("web")["counts"][what].as_u64().unwrap_or(0);
+    let count = |what: &str| test.status("web")["counts"][what].as_u64().unwrap_or(0);
     wait_for("that the first one is recorded", || {
         run(0);
         count("recorded") > 0
@@ -44,11 +45,11 @@ fn judge(name: &str, filter: &str, [first, later]: [Event; 2], meant: &str) {
         run(1);
         count("recorded") > before
     });
-    place.ok("session destroy web");
-    let text = place.world.print(&place.world.path("trace"));
+    test.ok("session destroy web");
+    let text = test.fixture.print(&test.fixture.path("trace"));
     let of_later = format!("m:{}: ", later.name);
     let all: Vec<&str> = text.lines().filter(|line| line.contains(&of_later)).collect();
-    assert!(!all.is_empty() && all.iter().all(|line| line.ends_with(meant)), "{text}");
+    assert!(!all.is_empty() && all.iter().all(|line| line.ends_with(suffix)), "{text}");
 }
 
 #[test]
@@ -106,16 +107,16 @@ fn widths_that_make_a_difference_are_those_of_each_event() {
 /// file; and a session with it. EXPECT advice about the filter, and none about buffers.
 #[test]
 fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
-    let place = Place::new("session-meanings-senseless");
+    let test = SessionTest::new("session-meanings-senseless");
     let text = "#include <trackway/trackway.h>\n\
                 TRACKWAY_EVENT(m, a, TRACKWAY_INFO, (u32, status));\n\
                 TRACKWAY_EVENT(m, b, TRACKWAY_INFO, (str, status));\n\
                 int main(void)\n{\n\
                 for (int i = 0; i < 10; i++) { trackway(m, a, i); trackway(m, b, \"x\"); }\n\
                 return 0;\n}\n";
-    let program = place.world.compile("senseless", text, true, &[]);
+    let program = test.fixture.compile("senseless", text, true, &[]);
     let program = program.to_str().expect("a path");
-    let file = place.world.path("rules.toml");
+    let file = test.fixture.path("rules.toml");
     std::fs::write(&file, "[[channel]]\nfilters = ['status > 3']\n").expect("a file");
     let file = file.to_str().expect("a path");
     let check = |talk: &str| {
@@ -125,19 +126,20 @@ fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
     };
     for options in [["--filter", "status > 3"], ["--config", file]] {
         let words = [&["record", "-o", "trace"][..], &options, &["--", program]].concat();
-        let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+        let (is_success, _, talk) =
+            result_of(&test.fixture.trackway(&words).output().expect("it runs"));
         assert!(is_success, "{talk}");
         check(&talk);
     }
-    place.ok(&format!("session create web --load {file} -o of-session"));
-    assert!(place.world.command(program).status().expect("it runs").success());
-    check(&place.ok("session destroy web").1);
+    test.ok(&format!("session create web --load {file} -o of-session"));
+    assert!(test.fixture.command(program).status().expect("it runs").success());
+    check(&test.ok("session destroy web").1);
 }
 
-/// What is wide is judged by what was compiled for all that may come, from its first one on.
+/// The filter compiled for all possible types judges wide values, from the first event on.
 #[test]
 fn widths_are_those_of_each_event() {
-    let place = Place::new("session-meanings-widths");
+    let test = SessionTest::new("session-meanings-widths");
     let program = |name: &str, of: &str, value: &str| {
         let text = format!(
             "#include <trackway/trackway.h>\n\
@@ -145,31 +147,31 @@ fn widths_are_those_of_each_event() {
              int main(void)\n{{\n\
              for (int i = 0; i < 10; i++) trackway(m, {name}, {value});\nreturn 0;\n}}\n"
         );
-        place.world.compile(name, &text, true, &[])
+        test.fixture.compile(name, &text, true, &[])
     };
     let programs = [program("a", "u32", "500"), program("b", "u64", "1ull << 63")];
     let filter = "m:*: size >= 400";
     let words = ["session", "create", "web", "--on", "m:*", "--filter", filter, "-o", "trace"];
-    let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+    let (is_success, _, talk) =
+        result_of(&test.fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
-    let count = |what: &str| place.status("web")["counts"][what].as_u64().unwrap_or(0);
+    let count = |what: &str| test.status("web")["counts"][what].as_u64().unwrap_or(0);
     for (program, so_far) in programs.iter().zip([10, 20]) {
-        assert!(place.world.command(program).status().expect("it runs").success());
+        assert!(test.fixture.command(program).status().expect("it runs").success());
         wait_for("that it is counted", || count("recorded") + count("lost") >= so_far);
         assert_eq!((count("recorded"), count("lost")), (so_far, 0));
         // What is compiled for the first one is in force when the recorder has nothing to do.
-        place.ok("event on web m:*");
+        test.ok("event on web m:*");
     }
-    place.ok("session destroy web");
+    test.ok("session destroy web");
 }
 
-/// RECORD a program behind another command, so that nobody has seen its events, with filters that
-/// are wrong if its fields are taken for something else; and once more, when they are known. EXPECT
-/// the same both times, or that all of the first time is counted as lost; and that no filter is
-/// refused.
+/// RECORD a program that another command starts, so that its events are unknown, with filters that
+/// are wrong if its fields are confused; and again, when they are known. EXPECT the same both
+/// times, or that all events of the first time are counted as lost; and that no filter is refused.
 #[test]
 fn first_events_are_judged_as_later_ones_or_counted() {
-    let place = Place::new("session-meanings-first");
+    let test = SessionTest::new("session-meanings-first");
     let declared = "(u32, length), (i32, a), (seq, z, i64), (array, y, u8, 4), (str, path)";
     let emitted = "int64_t z[] = {1, 2, 3, 4}; uint8_t y[] = {9, 8, 7, 6};\n\
                    for (int i = 0; i < 40; i++)\n\
@@ -195,16 +197,16 @@ fn first_events_are_judged_as_later_ones_or_counted() {
              int main(void)\n{{\n{}\nreturn 0;\n}}\n",
             emitted.replace("PROVIDER", &provider)
         );
-        let program = place.world.compile(&provider, &text, true, &[]);
+        let program = test.fixture.compile(&provider, &text, true, &[]);
         let program = program.to_str().expect("a path");
         let record = |time: &str| {
             let trace = format!("trace-{number}-{time}");
             let filter = format!("{provider}:req: {filter}");
             let words = ["record", "-o", &trace, "--filter", &filter, "--", "env", program];
             let (is_success, _, talk) =
-                told(&place.world.trackway(&words).output().expect("it runs"));
+                result_of(&test.fixture.trackway(&words).output().expect("it runs"));
             assert!(is_success, "{talk}");
-            let text = place.world.print(&place.world.path(&trace));
+            let text = test.fixture.print(&test.fixture.path(&trace));
             (text.lines().count(), talk.contains(&format!("lost 40 × {provider}:req")), talk)
         };
         let (first, is_lost, talk) = record("first");
@@ -218,7 +220,8 @@ fn first_events_are_judged_as_later_ones_or_counted() {
     }
     let many = "web:request: length(path) + length(query) + length(body) > limit + extra";
     let words = ["session", "create", "web", "--filter", many, "-o", "trace"];
-    let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+    let (is_success, _, talk) =
+        result_of(&test.fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
-    place.ok("session destroy web");
+    test.ok("session destroy web");
 }

@@ -1,21 +1,21 @@
-//! Memory: taken as CPUs are used, given back when it is not needed any more.
+//! Memory of sessions: allocated as CPUs are used, released when it is no longer needed.
 
 use std::time::{Duration, Instant};
 
-use crate::place::{Bursts, Place, assert_there};
+use crate::session_test::{Bursts, SessionTest, assert_there};
 
 /// So many CPUs does the machine claim; as soon is memory given back.
 const MANY_CPUS: (&str, &str) = ("TRACKWAY_TEST_CPUS", "256");
 const SOON: (&str, &str) = ("TRACKWAY_TEST_IDLE_MS", "20");
 const MEBIBYTE: u64 = 1 << 20;
 
-fn create(place: &Place, line: &str) {
-    let output = place.command(line).envs([MANY_CPUS, SOON]).output().expect("trackway runs");
+fn create(test: &SessionTest, line: &str) {
+    let output = test.command(line).envs([MANY_CPUS, SOON]).output().expect("trackway runs");
     assert!(output.status.success(), "{output:?}");
 }
 
-fn memory_of(place: &Place, session: &str) -> u64 {
-    place.status(session)["memory-bytes"].as_u64().expect("a number")
+fn memory_of(test: &SessionTest, session: &str) -> u64 {
+    test.status(session)["memory-bytes"].as_u64().expect("a number")
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -30,43 +30,43 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// EXPECT less than 4 MiB while it is idle, more in a burst, as little as before soon afterwards.
 #[test]
 fn an_idle_session_on_256_cpus_takes_little_and_a_burst_s_memory_goes_back() {
-    let place = Place::new("session-memory");
-    create(&place, "session create web --on life:* -o trace");
-    let idle = memory_of(&place, "web");
+    let test = SessionTest::new("session-memory");
+    create(&test, "session create web --on life:* -o trace");
+    let idle = memory_of(&test, "web");
     assert!(idle < 4 * MEBIBYTE, "{idle}");
-    let mut bursts = Bursts::of(&place, 100_000);
+    let mut bursts = Bursts::of(&test, 100_000);
     for _ in 0..3 {
         bursts.next();
-        wait_until("it is given back", || memory_of(&place, "web") <= idle);
+        wait_until("it is given back", || memory_of(&test, "web") <= idle);
     }
-    let recorded = |count: &str| place.status("web")["counts"][count].as_u64().expect("a number");
+    let recorded = |count: &str| test.status("web")["counts"][count].as_u64().expect("a number");
     wait_until("all are counted", || recorded("recorded") + recorded("lost") == 400_000);
     drop(bursts);
-    place.ok("session destroy web");
+    test.ok("session destroy web");
 }
 
 /// RUN a program that counts in bursts, with pauses of which some are long enough, in a session
 /// that gives all memory of CPUs back at once. EXPECT every event, once and in order.
 #[test]
 fn nothing_is_lost_while_memory_comes_and_goes() {
-    let place = Place::new("session-lean");
-    // Sub-buffers so large that CPUs have none to begin with.
-    create(&place, "session create web --on life:* --context vtid --sub-buffers 2 -o trace");
-    let idle = memory_of(&place, "web");
-    let mut bursts = Bursts::of(&place, 2000);
+    let test = SessionTest::new("session-lean");
+    // Sub-buffers so large that CPUs begin without one.
+    create(&test, "session create web --on life:* --context vtid --sub-buffers 2 -o trace");
+    let idle = memory_of(&test, "web");
+    let mut bursts = Bursts::of(&test, 2000);
     let mut most = 0;
     for round in 0_usize..100 {
         bursts.next();
-        most = most.max(memory_of(&place, "web"));
+        most = most.max(memory_of(&test, "web"));
         std::thread::sleep(Duration::from_millis([0, 3, 30, 130][round / 7 % 4]));
         if round % 25 == 24 {
-            wait_until("it is given back", || memory_of(&place, "web") <= idle);
+            wait_until("it is given back", || memory_of(&test, "web") <= idle);
         }
     }
     assert!(most > idle, "CPUs were given memory");
     bursts.next();
-    place.ok("session destroy web");
-    let numbers = place.numbers("trace");
+    test.ok("session destroy web");
+    let numbers = test.numbers("trace");
     assert_there(&numbers, 0, 0..102 * 2000);
     assert_eq!(numbers[&0].len(), 102 * 2000);
 }

@@ -1,4 +1,4 @@
-//! `trackway record` is asked and told as sessions in the background are.
+//! `trackway record` answers the requests that background sessions answer.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,227 +7,230 @@ use std::process::{Command, Output};
 use trackway_tests::steps::wait_for;
 
 use crate::live::Follower;
-use crate::place::{Bursts, Place, told};
+use crate::session_test::{Bursts, SessionTest, result_of};
 
 /// A command that `trackway record` records.
 struct Recorded {
     bursts: Bursts,
-    /// What its session is called.
+    /// Name of its session.
     name: String,
 }
 
 impl Recorded {
-    /// The program that counts, a hundred at a time, with its first hundred behind it.
-    fn begin(place: &Place, options: &str) -> Self {
-        Self::start(place, &mut place.command(&format!("record {options} -o trace --")))
+    /// Starts the program that counts, a hundred at a time, and waits for its first hundred.
+    fn begin(test: &SessionTest, options: &str) -> Self {
+        Self::start(test, &mut test.command(&format!("record {options} -o trace --")))
     }
 
     /// By this command, which the program's words are added to.
-    fn start(place: &Place, command: &mut Command) -> Self {
-        let steps = place.steps_from(0);
-        command.arg(&place.emitter).args(["bursts", "100"]).env("STEPS", steps.path());
+    fn start(test: &SessionTest, command: &mut Command) -> Self {
+        let steps = test.steps_from(0);
+        command.arg(&test.emitter).args(["bursts", "100"]).env("STEPS", steps.path());
         let bursts = Bursts::begin(steps, command);
         let name = format!("record-{}", bursts.running.pid());
         Self { bursts, name }
     }
 
-    /// What `trackway VERB NAME REST`, which must succeed, wrote; and what it said.
-    fn ok(&self, place: &Place, verb: &str, rest: &str) -> (String, String) {
-        place.ok(&format!("{verb} {} {rest}", self.name))
+    /// Runs `trackway VERB NAME REST`, which must succeed; returns its output and its messages.
+    fn ok(&self, test: &SessionTest, verb: &str, rest: &str) -> (String, String) {
+        test.ok(&format!("{verb} {} {rest}", self.name))
     }
 
     fn next(&mut self) {
         self.bursts.next();
     }
 
-    /// Ends the program; what `record`, which must have succeeded, said.
+    /// Ends the program; returns the messages of `record`, which must have succeeded.
     fn finish(self) -> String {
-        let (is_success, text, talk) = told(&self.bursts.finish());
+        let (is_success, text, talk) = result_of(&self.bursts.finish());
         assert!(is_success && text.is_empty(), "{talk}");
         talk
     }
 }
 
-/// Asserts that the trace has these numbers of the program, in order, and no other: from each first
-/// one to before its end.
-fn assert_exactly(place: &Place, trace: &str, ranges: &[(u64, u64)]) {
+/// Asserts that the trace has exactly these numbers of the program, in order: each range without
+/// its end.
+fn assert_exactly(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
     let expected: Vec<u64> = ranges.iter().flat_map(|&(first, end)| first..end).collect();
-    let numbers = place.numbers(trace).remove(&0).unwrap_or_default();
+    let numbers = test.numbers(trace).remove(&0).unwrap_or_default();
     assert!(numbers == expected, "{trace} has {numbers:?}");
 }
 
-/// RUN list, status and save of what `record` records, by name and without. EXPECT it as a session,
-/// in the foreground, with its channel; what was saved begins a session; nothing once it has ended.
+/// RUN list, status and save of the session of `record`, by name and without. EXPECT a session, in
+/// the foreground, with its channel; the saved file begins a session; nothing is listed after its
+/// end.
 #[test]
-fn what_record_records_is_a_session() {
-    let place = Place::new("record-status");
+fn a_recording_is_a_session() {
+    let test = SessionTest::new("record-status");
     let options = "--on life:* --on !life:no --context vpid,vtid --buffer-size 256K";
-    let recorded = Recorded::begin(&place, options);
+    let recorded = Recorded::begin(&test, options);
     let name = &recorded.name;
-    let list = place.ok("session list").0;
+    let list = test.ok("session list").0;
     let row: Vec<&str> = list.lines().nth(1).expect("a row").split_whitespace().collect();
     assert_eq!(row[..4], [name, "foreground", "100", "0"], "{list}");
-    assert!(place.ok("session status").0.starts_with(&format!("session {name}: foreground, ")));
-    let status = place.status(name);
+    assert!(test.ok("session status").0.starts_with(&format!("session {name}: foreground, ")));
+    let status = test.status(name);
     assert_eq!(status["is-foreground"], true);
     assert_eq!(status["is-recording"], true);
     assert_eq!(status["pid"], recorded.bursts.running.pid());
     assert_eq!(status["counts"]["recorded"], 100);
-    assert_eq!(status["folder"], place.world.path("trace").to_str().expect("a text"));
+    assert_eq!(status["folder"], test.fixture.path("trace").to_str().expect("a text"));
     let channel = &status["channels"][0]["spec"];
     assert_eq!(channel["on"], serde_json::json!(["life:*", "!life:no"]));
     assert_eq!(channel["contexts"], serde_json::json!(["vpid", "vtid"]));
-    recorded.ok(&place, "session save", "-o saved.toml");
+    recorded.ok(&test, "session save", "-o saved.toml");
     let gone = name.clone();
     let talk = recorded.finish();
     assert!(talk.starts_with("trackway: 100 events recorded, 0 lost, 1 process, "), "{talk}");
-    assert_exactly(&place, "trace", &[(0, 100)]);
-    let talk = place.refused(&format!("session status {gone}"));
+    assert_exactly(&test, "trace", &[(0, 100)]);
+    let talk = test.refused(&format!("session status {gone}"));
     assert!(talk.contains(&format!("there is no session '{gone}'")), "{talk}");
-    let left = fs::read_dir(place.world.run_dir()).expect("the folder").count();
+    let left = fs::read_dir(test.fixture.run_dir()).expect("the folder").count();
     assert_eq!(left, 0, "nothing is left");
-    place.ok("session load saved.toml again");
-    let again = &place.status("again")["channels"][0]["spec"];
+    test.ok("session load saved.toml again");
+    let again = &test.status("again")["channels"][0]["spec"];
     assert_eq!(again["on"], serde_json::json!(["life:*", "!life:no"]));
     assert_eq!(again["buffer-size"], "256K");
 }
 
-/// RUN event off, event on, stop, start while `record` records. EXPECT that exactly what was
-/// emitted meanwhile is missing.
+/// RUN event off, event on, stop, start while `record` records. EXPECT that exactly the events
+/// emitted meanwhile are missing.
 #[test]
 fn events_are_switched_off_and_on_again() {
-    let place = Place::new("record-events");
-    let mut recorded = Recorded::begin(&place, "");
-    recorded.ok(&place, "event off", "life:step");
+    let test = SessionTest::new("record-events");
+    let mut recorded = Recorded::begin(&test, "");
+    recorded.ok(&test, "event off", "life:step");
     recorded.next();
-    recorded.ok(&place, "event on", "life:step");
+    recorded.ok(&test, "event on", "life:step");
     recorded.next();
-    recorded.ok(&place, "session stop", "");
+    recorded.ok(&test, "session stop", "");
     // What was emitted before is in the trace, as of any session that is stopped.
-    assert_exactly(&place, "trace", &[(0, 100), (200, 300)]);
-    let list = place.ok("session list").0;
+    assert_exactly(&test, "trace", &[(0, 100), (200, 300)]);
+    let list = test.ok("session list").0;
     assert!(list.contains("foreground, stopped"), "{list}");
     recorded.next();
-    recorded.ok(&place, "session start", "");
+    recorded.ok(&test, "session start", "");
     recorded.next();
     let talk = recorded.finish();
     assert!(talk.starts_with("trackway: 300 events recorded, 0 lost, "), "{talk}");
-    assert_exactly(&place, "trace", &[(0, 100), (200, 300), (400, 500)]);
-    assert!(place.is_complete("trace"));
+    assert_exactly(&test, "trace", &[(0, 100), (200, 300), (400, 500)]);
+    assert!(test.is_complete("trace"));
 }
 
-/// RUN channel add, set and remove, and clear, while `record` records. EXPECT what each channel
-/// recorded, once; of before the clear, nothing.
+/// RUN channel add, set and remove, and clear, while `record` records. EXPECT the events of each
+/// channel, once; none from before the clear.
 #[test]
 fn channels_come_change_and_go() {
-    let place = Place::new("record-channels");
-    let mut recorded = Recorded::begin(&place, "--on other:*");
-    recorded.ok(&place, "channel add", "more --on life:* --context procname");
+    let test = SessionTest::new("record-channels");
+    let mut recorded = Recorded::begin(&test, "--on other:*");
+    recorded.ok(&test, "channel add", "more --on life:* --context procname");
     recorded.next();
-    recorded.ok(&place, "session clear", "");
+    recorded.ok(&test, "session clear", "");
     recorded.next();
-    recorded.ok(&place, "channel set", "more --context vpid");
+    recorded.ok(&test, "channel set", "more --context vpid");
     recorded.next();
-    recorded.ok(&place, "channel remove", "more");
+    recorded.ok(&test, "channel remove", "more");
     recorded.next();
-    recorded.ok(&place, "event on", "life:* --channel channel0");
+    recorded.ok(&test, "event on", "life:* --channel channel0");
     recorded.next();
     let talk = recorded.finish();
     assert!(talk.contains("trackway: 300 events recorded, 0 lost, "), "{talk}");
-    assert_exactly(&place, "trace", &[(200, 400), (500, 600)]);
-    let text = place.world.print(&place.world.path("trace"));
+    assert_exactly(&test, "trace", &[(200, 400), (500, 600)]);
+    let text = test.fixture.print(&test.fixture.path("trace"));
     for (context, count) in [("procname = ", 100), ("vpid = ", 100), ("vtid = ", 100)] {
         assert_eq!(text.matches(context).count(), count, "{context}");
     }
 }
 
-/// RUN snapshot of `record --overwrite`, twice. EXPECT what was there, each time; the trace has all
-/// at the end, as without. Where there is no flight recorder, it says so.
+/// RUN snapshot of `record --overwrite`, twice. EXPECT the events in memory, each time; the trace
+/// has all at the end, as without. Without a flight recorder, the command reports that.
 #[test]
 fn a_flight_recorder_in_the_foreground_has_snapshots() {
-    let place = Place::new("record-snapshot");
+    let test = SessionTest::new("record-snapshot");
     if trackway_tests::is_lockless("there are no snapshots") {
         return;
     }
-    let mut recorded = Recorded::begin(&place, "--overwrite");
-    recorded.ok(&place, "session snapshot", "-o first");
+    let mut recorded = Recorded::begin(&test, "--overwrite");
+    recorded.ok(&test, "session snapshot", "-o first");
     recorded.next();
-    let (text, _) = recorded.ok(&place, "session snapshot", "");
-    assert_eq!(text.trim_end(), place.world.path("trace.snapshot-1").to_str().expect("a text"));
+    let (text, _) = recorded.ok(&test, "session snapshot", "");
+    assert_eq!(text.trim_end(), test.fixture.path("trace.snapshot-1").to_str().expect("a text"));
     recorded.next();
-    assert_eq!(place.status(&recorded.name)["snapshots"], 2);
+    assert_eq!(test.status(&recorded.name)["snapshots"], 2);
     let talk = recorded.finish();
     assert!(talk.contains("trackway: 300 events recorded, 0 lost, 0 overwritten, "), "{talk}");
-    assert_exactly(&place, "first", &[(0, 100)]);
-    assert_exactly(&place, "trace.snapshot-1", &[(0, 200)]);
-    assert_exactly(&place, "trace", &[(0, 300)]);
-    let recorded = Recorded::begin(&place, "");
-    let talk = place.refused(&format!("session snapshot {}", recorded.name));
+    assert_exactly(&test, "first", &[(0, 100)]);
+    assert_exactly(&test, "trace.snapshot-1", &[(0, 200)]);
+    assert_exactly(&test, "trace", &[(0, 300)]);
+    let recorded = Recorded::begin(&test, "");
+    let talk = test.refused(&format!("session snapshot {}", recorded.name));
     assert!(talk.contains("has no flight recorder"), "{talk}");
     recorded.finish();
 }
 
-/// RUN destroy while the command runs. EXPECT a complete trace at once, its counts to who asked and
-/// on the terminal; the command goes on, unrecorded, gets signals, and its status is `record`'s.
+/// RUN destroy while the command runs. EXPECT a complete trace at once, its counts as the answer
+/// and on the terminal; the command goes on, unrecorded, gets signals, and its status is
+/// `record`'s.
 #[test]
 fn destroy_ends_the_recording_and_not_the_command() {
-    let place = Place::new("record-destroy");
+    let test = SessionTest::new("record-destroy");
     let script = "trap 'exit 7' TERM; \"$0\" \"$@\" & wait $!; wait $!; exit 3";
-    let mut command = place.command("record -o trace --");
-    let mut recorded = Recorded::start(&place, command.args(["sh", "-c", script]));
+    let mut command = test.command("record -o trace --");
+    let mut recorded = Recorded::start(&test, command.args(["sh", "-c", script]));
     recorded.next();
-    let (_, talk) = recorded.ok(&place, "session destroy", "");
+    let (_, talk) = recorded.ok(&test, "session destroy", "");
     let counts = "trackway: 200 events recorded, 0 lost, 1 process, ";
     assert!(talk.starts_with(counts), "{talk}");
-    assert!(place.list().is_empty() && place.is_complete("trace"));
+    assert!(test.list().is_empty() && test.is_complete("trace"));
     recorded.next();
     assert!(recorded.bursts.running.runs(), "a tracer does not end what it traces");
     recorded.bursts.running.signal(libc::SIGTERM);
     wait_for("the command's end", || !recorded.bursts.running.runs());
     let name = recorded.name.clone();
     let output: Output = recorded.bursts.finish();
-    let (_, _, talk) = told(&output);
+    let (_, _, talk) = result_of(&output);
     assert_eq!(output.status.code(), Some(7), "{talk}");
     assert_eq!(talk.matches(counts).count(), 1, "{talk}");
     let end = format!(
         "trackway: session {name} was destroyed: the command goes on, and is not recorded\n"
     );
     assert!(talk.ends_with(&end), "{talk}");
-    assert_exactly(&place, "trace", &[(0, 200)]);
+    assert_exactly(&test, "trace", &[(0, 200)]);
 }
 
-/// RUN record where sockets cannot be: no folder, one that others get to. EXPECT that it records,
-/// and says nothing of it (but of traces to recover, which are looked for there).
+/// RUN record where sockets are impossible: no folder, one that is open to others. EXPECT that it
+/// records without a message about that (but with messages about traces to recover, which it looks
+/// up there).
 #[test]
 fn record_needs_no_socket() {
-    let place = Place::new("record-no-socket");
-    let shared = place.world.path("shared");
+    let test = SessionTest::new("record-no-socket");
+    let shared = test.fixture.path("shared");
     fs::create_dir(&shared).expect("a folder");
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).expect("ours");
-    for run in [place.world.path("none/run"), shared.clone()] {
-        let mut command = place.command("record -o trace --");
-        let mut recorded = Recorded::start(&place, command.env("TRACKWAY_RUN_DIR", &run));
+    for run in [test.fixture.path("none/run"), shared.clone()] {
+        let mut command = test.command("record -o trace --");
+        let mut recorded = Recorded::start(&test, command.env("TRACKWAY_RUN_DIR", &run));
         recorded.next();
         let talk = recorded.finish();
         let is_other = |line: &&str| line.contains(" earlier ") && run == shared;
         let said: Vec<&str> = talk.lines().filter(|line| !is_other(line)).collect();
         assert!(said.len() == 1 && said[0].contains(" 200 events recorded, 0 lost, "), "{talk}");
-        assert_exactly(&place, "trace", &[(0, 200)]);
+        assert_exactly(&test, "trace", &[(0, 200)]);
         assert_eq!(fs::read_dir(&shared).expect("a folder").count(), 0);
-        assert!(!place.world.path("none").exists());
+        assert!(!test.fixture.path("none").exists());
     }
 }
 
-/// RUN print --follow of what `record` records. EXPECT events while it records, all of them, and
-/// the end with the command's.
+/// RUN print --follow of a recording. EXPECT events while it records, all of them, and the end with
+/// the command's.
 #[test]
-fn what_record_records_is_followed() {
-    let place = Place::new("record-follow");
-    let mut recorded = Recorded::begin(&place, "");
+fn a_recording_can_be_followed() {
+    let test = SessionTest::new("record-follow");
+    let mut recorded = Recorded::begin(&test, "");
     let line = format!("print --follow {}", recorded.name);
-    let mut follower = Follower::start(&mut place.command(&line));
+    let mut follower = Follower::start(&mut test.command(&line));
     let has = |count| {
-        move |numbers: &crate::place::Numbers| {
+        move |numbers: &crate::session_test::Numbers| {
             numbers.get(&0).is_some_and(|numbers| numbers.len() == count)
         }
     };
@@ -238,40 +241,40 @@ fn what_record_records_is_followed() {
     recorded.finish();
     let (status, shown, talk) = follower.finish();
     assert_eq!((status, talk.as_str()), (Some(0), ""));
-    let numbers = crate::place::numbers_of(&shown).remove(&0).unwrap_or_default();
+    let numbers = crate::session_test::numbers_of(&shown).remove(&0).unwrap_or_default();
     assert!(numbers.into_iter().eq(0..300));
 }
 
-/// RUN commands that name no session, and destroy --all, beside `record`. EXPECT that they mean the
-/// session in the background, as without it.
+/// RUN commands that name no session, and destroy --all, at the same time as `record`. EXPECT that
+/// they apply to the background session, as without `record`.
 #[test]
 fn sessions_in_the_background_come_first() {
-    let place = Place::new("record-beside");
-    let mut recorded = Recorded::begin(&place, "");
-    place.ok("session create web --on other:* -o web");
-    place.ok("session stop");
-    assert_eq!(place.status("web")["is-recording"], false);
-    assert_eq!(place.status(&recorded.name)["is-recording"], true);
-    place.ok("session destroy --all");
-    let left = place.list();
+    let test = SessionTest::new("record-beside");
+    let mut recorded = Recorded::begin(&test, "");
+    test.ok("session create web --on other:* -o web");
+    test.ok("session stop");
+    assert_eq!(test.status("web")["is-recording"], false);
+    assert_eq!(test.status(&recorded.name)["is-recording"], true);
+    test.ok("session destroy --all");
+    let left = test.list();
     assert!(left.len() == 1 && left[0]["name"] == recorded.name.as_str(), "{left:?}");
-    place.ok("session stop");
+    test.ok("session stop");
     recorded.next();
     recorded.finish();
-    assert_exactly(&place, "trace", &[(0, 100)]);
+    assert_exactly(&test, "trace", &[(0, 100)]);
 }
 
-/// RUN record, killed. EXPECT that it is listed as dead, and gone with the next one, which recovers
-/// its trace.
+/// RUN record, killed. EXPECT that it is listed as dead, and no longer after the next one, which
+/// recovers its trace.
 #[test]
 fn the_name_of_one_that_was_killed_goes() {
-    let place = Place::new("record-killed");
-    let recorded = Recorded::begin(&place, "");
+    let test = SessionTest::new("record-killed");
+    let recorded = Recorded::begin(&test, "");
     recorded.bursts.running.signal(libc::SIGKILL);
-    wait_for("its end", || place.ok("session list").0.contains(" dead"));
-    let mut command = place.command("record -o other -- true");
-    let (is_success, _, talk) = told(&command.output().expect("trackway runs"));
+    wait_for("its end", || test.ok("session list").0.contains(" dead"));
+    let mut command = test.command("record -o other -- true");
+    let (is_success, _, talk) = result_of(&command.output().expect("trackway runs"));
     assert!(is_success && talk.contains("recovered "), "{talk}");
-    assert!(place.list().is_empty());
-    assert_exactly(&place, "trace", &[(0, 100)]);
+    assert!(test.list().is_empty());
+    assert_exactly(&test, "trace", &[(0, 100)]);
 }

@@ -1,21 +1,21 @@
-//! Programs in sandboxes that kill for system calls, asked for what takes one.
+//! Programs in sandboxes that kill for system calls, with filters and contexts that would need one.
 
 use trackway_tests::skipped;
 use trackway_tests::steps::wait_for;
 
-use crate::place::{Place, told};
+use crate::session_test::{SessionTest, result_of};
 
-/// RUN a program that is in a sandbox which kills for prctl(2), among others; then ask its events
-/// for the thread's name, by a filter, and by a context. EXPECT that it lives, and that the name is
-/// the program's.
+/// RUN a program in a sandbox that kills for prctl(2), among others; with the thread's name in a
+/// filter, and as a context. EXPECT that it lives, and that the name is the program's.
 #[test]
-fn who_is_in_a_sandbox_is_not_killed_for_its_name() {
+fn a_sandboxed_program_is_not_killed_for_its_name() {
     for arguments in [&[][..], &["before"]] {
-        let place = Place::new("session-sandboxed");
-        let program = place.world.compile_file("session/sandboxed.c", true, &[]);
-        place.ok("session create web --on sandboxed:* -o trace");
-        let mut program = place.world.command(&program).args(arguments).spawn().expect("it starts");
-        let recorded = || place.status("web")["counts"]["recorded"].as_u64().unwrap_or_default();
+        let test = SessionTest::new("session-sandboxed");
+        let program = test.fixture.compile_file("session/sandboxed.c", true, &[]);
+        test.ok("session create web --on sandboxed:* -o trace");
+        let mut program =
+            test.fixture.command(&program).args(arguments).spawn().expect("it starts");
+        let recorded = || test.status("web")["counts"]["recorded"].as_u64().unwrap_or_default();
         wait_for("its events in the sandbox", || {
             let has_ended = program.try_wait().expect("a status").is_some();
             has_ended || recorded() > 5
@@ -25,9 +25,10 @@ fn who_is_in_a_sandbox_is_not_killed_for_its_name() {
         }
         let filter = "$ctx.procname == \"sandboxed\"";
         let words = ["event", "on", "web", "sandboxed:*", "--filter", filter];
-        let (is_success, _, talk) = told(&place.world.trackway(&words).output().expect("it runs"));
+        let (is_success, _, talk) =
+            result_of(&test.fixture.trackway(&words).output().expect("it runs"));
         assert!(is_success, "{talk}");
-        place.ok("channel set web channel0 --context procname");
+        test.ok("channel set web channel0 --context procname");
         let before = recorded();
         wait_for("events with a name", || {
             program.try_wait().expect("a status").is_some() || recorded() > before + 20
@@ -36,8 +37,8 @@ fn who_is_in_a_sandbox_is_not_killed_for_its_name() {
         unsafe { libc::kill(program.id().cast_signed(), libc::SIGUSR1) };
         let status = program.wait().expect("it ends");
         assert!(status.success(), "{arguments:?}: {status}");
-        place.ok("session destroy web");
-        let text = place.world.print(&place.world.path("trace"));
+        test.ok("session destroy web");
+        let text = test.fixture.print(&test.fixture.path("trace"));
         assert!(text.contains("procname = \"sandboxed\""), "{arguments:?}: {text}");
     }
 }

@@ -1,25 +1,25 @@
-//! What is lost for want of room comes with the size of buffers that would have kept it, and what
-//! is lost for other reasons does not.
+//! Recommended buffer sizes: a loss for lack of room reports the size that would have sufficed, and
+//! other losses do not.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{World, is_lockless};
+use trackway_tests::{Fixture, is_lockless};
 
-use crate::place::{Place, assert_all_there};
+use crate::session_test::{SessionTest, assert_all_there};
 
-/// Events that the program emits while nobody makes room.
+/// Number of events that the program emits while no recorder drains.
 const EVENTS: u64 = 50_000;
 
 /// RUN a program on one CPU, to its end, while the recorder of a session with buffers of this size
-/// stands still. EXPECT all events counted. What is said at the session's end.
-fn record_a_burst(place: &Place, name: &str, size: &str) -> String {
-    place.ok(&format!("session create {name} --on life:* --buffer-size {size} -o {name}"));
-    let recorder = place.recorder_of(name).cast_signed();
+/// is suspended. EXPECT all events counted. Returns the messages at the session's end.
+fn record_a_burst(test: &SessionTest, name: &str, size: &str) -> String {
+    test.ok(&format!("session create {name} --on life:* --buffer-size {size} -o {name}"));
+    let recorder = test.recorder_of(name).cast_signed();
     send(recorder, libc::SIGSTOP);
-    let steps = place.steps_of_one();
-    let mut program = place.program(&steps, "steps", EVENTS);
+    let steps = test.steps_of_one();
+    let mut program = test.program(&steps, "steps", EVENTS);
     // SAFETY: one system call, between fork and exec.
     unsafe {
         program.pre_exec(|| {
@@ -32,32 +32,33 @@ fn record_a_burst(place: &Place, name: &str, size: &str) -> String {
     }
     assert!(program.status().expect("it runs").success());
     send(recorder, libc::SIGCONT);
-    let counts = || place.status(name)["counts"].clone();
+    let counts = || test.status(name)["counts"].clone();
     let of = |what: &str| counts()[what].as_u64().expect("a number");
     wait_for("all of them", || of("recorded") + of("lost") == EVENTS);
     let is_whole = of("lost") == 0;
-    let (_, talk) = place.ok("session destroy");
+    let (_, talk) = test.ok("session destroy");
     if is_whole {
-        assert_all_there(&place.numbers(name), &steps);
+        assert_all_there(&test.numbers(name), &steps);
     }
     talk
 }
 
 #[test]
 fn the_size_that_would_have_kept_what_was_lost_keeps_it() {
-    let place = Place::new("session-shortage");
-    let talk = record_a_burst(&place, "small", "64K");
+    let test = SessionTest::new("session-shortage");
+    let talk = record_a_burst(&test, "small", "64K");
     let size = talk.split_once("hint: a --buffer-size of about ").map(|(_, rest)| rest);
     let size = size.and_then(|rest| rest.split_once(" would have kept them"));
     let (size, _) = size.unwrap_or_else(|| panic!("{talk}"));
-    let talk = record_a_burst(&place, "enough", size);
+    let talk = record_a_burst(&test, "enough", size);
     assert!(talk.contains("trackway: 50,000 events recorded, 0 lost, "), "{size}: {talk}");
     assert!(!talk.contains("hint: "), "{talk}");
     // Some 2 MB: not far more than that.
     assert!(["1M", "2M", "4M", "8M"].contains(&size), "{size}");
 }
 
-/// Executes as many events as its argument says, with texts of as many bytes as the next one says.
+/// Program that emits as many events as its first argument says, with texts of as many bytes as the
+/// second.
 const TEXTS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(texts, text, TRACKWAY_INFO, (str, text));\n\
     int main(int count, char **arguments) {\n\
@@ -67,16 +68,16 @@ const TEXTS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <trackwa
 
 #[test]
 fn events_that_are_too_large_for_a_sub_buffer_come_with_the_size_that_holds_them() {
-    let world = World::new("shortage-oversized");
-    let program = world.compile("texts-oversized", TEXTS, true, &[]);
+    let fixture = Fixture::new("shortage-oversized");
+    let program = fixture.compile("texts-oversized", TEXTS, true, &[]);
     let command = [program.to_str().expect("text"), "3", "4000"];
-    let small = world.record(&["--buffer-size", "64K"], &command);
+    let small = fixture.record(&["--buffer-size", "64K"], &command);
     let talk = small.messages();
     assert!(talk.contains("0 events recorded, 3 lost") && !talk.contains("would have"), "{talk}");
     let hint = "bytes are too large for a sub-buffer; a --buffer-size of ";
     let (_, size) = talk.split_once(hint).unwrap_or_else(|| panic!("{talk}"));
     let (size, _) = size.split_once(" has sub-buffers").expect("a size");
-    let enough = world.record(&["--buffer-size", size], &command);
+    let enough = fixture.record(&["--buffer-size", size], &command);
     let talk = enough.messages();
     assert!(talk.contains("3 events recorded, 0 lost") && !talk.contains("hint: "), "{talk}");
 }
@@ -86,10 +87,10 @@ fn events_for_which_a_process_has_no_address_space_come_with_no_larger_size() {
     if is_lockless("no part is of use where not all is mapped") {
         return;
     }
-    let world = World::new("shortage-unmapped");
-    let program = world.compile("texts-unmapped", TEXTS, true, &[]);
+    let fixture = Fixture::new("shortage-unmapped");
+    let program = fixture.compile("texts-unmapped", TEXTS, true, &[]);
     let limited = format!("ulimit -v 150000; exec {} 60000 1000", program.display());
-    let recording = world.record(&["--buffer-size", "256M"], &["sh", "-c", &limited]);
+    let recording = fixture.record(&["--buffer-size", "256M"], &["sh", "-c", &limited]);
     let talk = recording.messages();
     assert!(!talk.contains(" 0 lost") && !talk.contains("would have kept"), "{talk}");
     assert!(talk.contains("on its address space (ulimit -v); a smaller --buffer-size"), "{talk}");
@@ -97,12 +98,12 @@ fn events_for_which_a_process_has_no_address_space_come_with_no_larger_size() {
 
 #[test]
 fn with_a_file_the_channels_buffer_size_is_named_as_there() {
-    let world = World::new("shortage-config");
-    let program = world.compile("texts-config", TEXTS, true, &[]);
-    fs::write(world.path("s.toml"), "[[channel]]\nname = \"web\"\nbuffer-size = \"64K\"\n")
+    let fixture = Fixture::new("shortage-config");
+    let program = fixture.compile("texts-config", TEXTS, true, &[]);
+    fs::write(fixture.path("s.toml"), "[[channel]]\nname = \"web\"\nbuffer-size = \"64K\"\n")
         .expect("a file");
     let command = [program.to_str().expect("text"), "3", "4000"];
-    let recording = world.record(&["--config", "s.toml"], &command);
+    let recording = fixture.record(&["--config", "s.toml"], &command);
     let talk = recording.messages();
     let hint = "a buffer-size of 512K of channel 'web' in the file of --config has sub-buffers";
     assert!(talk.contains(hint) && !talk.contains("--buffer-size"), "{talk}");

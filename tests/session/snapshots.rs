@@ -5,66 +5,66 @@ use std::time::Duration;
 
 use trackway_tests::steps::wait_for;
 
-use crate::place::{Bursts, Counting, Numbers, ONE, Place, assert_there, numbers_of};
+use crate::session_test::{Bursts, Counting, Numbers, ONE, SessionTest, assert_there, numbers_of};
 
-/// Asserts that all streams have numbers without a gap, and none twice; how many there are.
+/// Asserts that all streams have numbers without a gap, and none twice; returns their count.
 fn assert_gapless(numbers: &Numbers) -> usize {
-    for (who, numbers) in numbers {
+    for (stream, numbers) in numbers {
         let expected = numbers[0]..numbers[0] + numbers.len() as u64;
-        assert!(numbers.iter().copied().eq(expected), "stream {who} has gaps");
+        assert!(numbers.iter().copied().eq(expected), "stream {stream} has gaps");
     }
     numbers.values().map(Vec::len).sum()
 }
 
-/// RUN snapshot, again, and to a folder, of a program that stands still between them. EXPECT all
-/// events of before, each time.
+/// RUN snapshot, again, and to a folder, of a program that is suspended between them. EXPECT all
+/// earlier events, each time.
 #[test]
 fn a_snapshot_has_what_the_flight_recorder_has() {
-    let place = Place::new("session-snapshot");
-    let (_, talk) = place.ok("session create flight --flight-recorder -o flight");
+    let test = SessionTest::new("session-snapshot");
+    let (_, talk) = test.ok("session create flight --flight-recorder -o flight");
     assert!(talk.contains("keeps the newest events; snapshots go to "), "{talk}");
-    let mut bursts = Bursts::of(&place, 100);
-    let (text, talk) = place.ok("session snapshot flight");
-    assert_eq!(PathBuf::from(text.trim_end()), place.world.path("flight/snapshot-1"));
+    let mut bursts = Bursts::of(&test, 100);
+    let (text, talk) = test.ok("session snapshot flight");
+    assert_eq!(PathBuf::from(text.trim_end()), test.fixture.path("flight/snapshot-1"));
     assert!(talk.starts_with("trackway: 100 events, "), "{talk}");
     bursts.next();
-    place.ok("session snapshot -o elsewhere");
+    test.ok("session snapshot -o elsewhere");
     bursts.next();
     // Only those in its folder are counted there.
-    let (text, _) = place.ok("session snapshot");
-    assert_eq!(PathBuf::from(text.trim_end()), place.world.path("flight/snapshot-2"));
-    assert_eq!(place.status("flight")["snapshots"], 3);
+    let (text, _) = test.ok("session snapshot");
+    assert_eq!(PathBuf::from(text.trim_end()), test.fixture.path("flight/snapshot-2"));
+    assert_eq!(test.status("flight")["snapshots"], 3);
     for (trace, count) in
         [("flight/snapshot-1", 100), ("elsewhere", 200), ("flight/snapshot-2", 300)]
     {
-        let numbers = place.numbers(trace);
+        let numbers = test.numbers(trace);
         assert_there(&numbers, 0, 0..count);
         assert_eq!(numbers[&0].len() as u64, count);
     }
-    let talk = place.refused("session snapshot -o elsewhere/ust");
+    let talk = test.refused("session snapshot -o elsewhere/ust");
     assert!(!talk.is_empty());
-    place.ok("session destroy");
+    test.ok("session destroy");
     // Snapshots stay, and the session has written nothing else.
-    let left = std::fs::read_dir(place.world.path("flight")).expect("its folder").flatten();
+    let left = std::fs::read_dir(test.fixture.path("flight")).expect("its folder").flatten();
     let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
     left.sort();
     assert_eq!(left, ["snapshot-1", "snapshot-2"]);
 }
 
-/// RUN snapshot --last. EXPECT what is newer, whole, and not what is much older.
+/// RUN snapshot --last. EXPECT the newer events, complete, and no much older ones.
 #[test]
 fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
-    let place = Place::new("session-last");
-    place.ok("session create flight --flight-recorder --buffer-size 256K -o flight");
-    let mut bursts = Bursts::of(&place, 3000);
+    let test = SessionTest::new("session-last");
+    test.ok("session create flight --flight-recorder --buffer-size 256K -o flight");
+    let mut bursts = Bursts::of(&test, 3000);
     // It is about time that passes.
     std::thread::sleep(Duration::from_millis(1500));
     // So many sub-buffers more that the older events' are not among the newest.
     bursts.next();
-    place.ok("session snapshot --last 1s -o last");
-    place.ok("session snapshot -o whole");
-    place.ok("session destroy");
-    let (last, whole) = (place.numbers("last"), place.numbers("whole"));
+    test.ok("session snapshot --last 1s -o last");
+    test.ok("session snapshot -o whole");
+    test.ok("session destroy");
+    let (last, whole) = (test.numbers("last"), test.numbers("whole"));
     assert_there(&last, 0, 3000..6000);
     let older = last[&0].iter().filter(|number| **number < 3000).count();
     assert!(older < 2000, "{older} older ones");
@@ -72,117 +72,118 @@ fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
     assert!(whole[&0].len() > last[&0].len());
 }
 
-/// RUN snapshots while four threads count, in buffers that come round. EXPECT no gaps in each, the
-/// same bytes where two have the same, and each event once in all of them together.
+/// RUN snapshots while four threads count, in buffers that wrap. EXPECT no gaps in each, the same
+/// bytes of common packets, and each event once in all of them together.
 #[test]
 fn snapshots_while_it_records_have_no_gaps_and_merge() {
-    let place = Place::new("session-merge");
-    place.ok("session create flight --on life:* --flight-recorder --buffer-size 16M -o flight");
-    let counting = Counting::threads(&place, 4);
+    let test = SessionTest::new("session-merge");
+    test.ok("session create flight --on life:* --flight-recorder --buffer-size 16M -o flight");
+    let counting = Counting::threads(&test, 4);
     for _ in 0..5 {
         counting.steps.wait_more(500);
-        place.ok("session snapshot");
+        test.ok("session snapshot");
     }
     counting.finish();
-    place.ok("session destroy");
+    test.ok("session destroy");
     let mut merged = "merge -o merged".to_owned();
     for number in 1..=5 {
-        assert!(assert_gapless(&place.numbers(&format!("flight/snapshot-{number}"))) > 0);
+        assert!(assert_gapless(&test.numbers(&format!("flight/snapshot-{number}"))) > 0);
         merged += &format!(" flight/snapshot-{number}");
     }
-    place.ok(&merged);
-    let all = place.numbers("merged");
+    test.ok(&merged);
+    let all = test.numbers("merged");
     assert_gapless(&all);
-    let last = place.numbers("flight/snapshot-5");
+    let last = test.numbers("flight/snapshot-5");
     assert_eq!(all, last, "the last has all, since nothing was overwritten");
     // All of a folder, as one.
-    assert_eq!(numbers_of(&place.ok("print flight").0), all);
+    assert_eq!(numbers_of(&test.ok("print flight").0), all);
 }
 
-/// RUN a program that calls trackway_snapshot(). EXPECT a snapshot with what it emitted before.
+/// RUN a program that calls trackway_snapshot(). EXPECT a snapshot with the events that it emitted
+/// before.
 #[test]
 fn programs_ask_for_snapshots() {
-    let place = Place::new("session-program-snapshot");
-    place.ok("session create flight --flight-recorder -o flight");
-    let output = place.emit("snapshot", 50);
+    let test = SessionTest::new("session-program-snapshot");
+    test.ok("session create flight --flight-recorder -o flight");
+    let output = test.emit("snapshot", 50);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
-    wait_for("the snapshot", || place.status("flight")["snapshots"] == 1);
-    let numbers = place.numbers("flight/snapshot-1");
+    wait_for("the snapshot", || test.status("flight")["snapshots"] == 1);
+    let numbers = test.numbers("flight/snapshot-1");
     assert_there(&numbers, ONE, 0..50);
-    let notices = place.status("flight")["notices"].to_string();
+    let notices = test.status("flight")["notices"].to_string();
     assert!(notices.contains("50 events in "), "{notices}");
 }
 
 /// RUN another such program as soon as the first one's snapshot is there. EXPECT a second snapshot,
-/// later, with what both emitted.
+/// later, with the events of both.
 #[test]
-fn who_asks_for_a_snapshot_too_soon_gets_it_later() {
-    let place = Place::new("session-program-snapshots");
-    place.ok("session create flight --flight-recorder -o flight");
+fn snapshots_requested_too_soon_are_written_later() {
+    let test = SessionTest::new("session-program-snapshots");
+    test.ok("session create flight --flight-recorder -o flight");
     for snapshots in 1..=2 {
-        place.emit("snapshot", 50);
-        wait_for("a snapshot", || place.status("flight")["snapshots"] == snapshots);
+        test.emit("snapshot", 50);
+        wait_for("a snapshot", || test.status("flight")["snapshots"] == snapshots);
     }
-    let numbers = place.numbers("flight/snapshot-2");
+    let numbers = test.numbers("flight/snapshot-2");
     assert_eq!(numbers.values().map(Vec::len).sum::<usize>(), 100, "{numbers:?}");
 }
 
 /// RUN snapshots of a session before and after channels are replaced and added; its folder printed,
 /// the snapshots merged. EXPECT every event that is in one of them, once; by babeltrace2 in each of
-/// them and in the merged ones. (It does not take the folder with all of them, where the sub-buffer
-/// that is being written stands several times.)
+/// them and in the merged ones. (babeltrace2 does not read the folder with all of them, where
+/// several snapshots have the unfinished sub-buffer.)
 #[test]
 fn pieces_of_a_session_whose_channels_changed_are_read_together() {
-    let place = Place::new("session-pieces");
-    place.ok("session create web --on life:* -o web");
-    place.emit("steps", 5);
-    place.ok("channel set web channel0 --overwrite");
-    place.emit("steps", 6);
-    place.ok("session snapshot web");
-    place.ok("channel add web late --on many:* --context vpid --overwrite");
-    place.emit("many", 1);
-    place.ok("session snapshot web");
-    place.ok("channel set web channel0 --context procname");
-    place.emit("steps", 7);
-    place.ok("session snapshot web");
+    let test = SessionTest::new("session-pieces");
+    test.ok("session create web --on life:* -o web");
+    test.emit("steps", 5);
+    test.ok("channel set web channel0 --overwrite");
+    test.emit("steps", 6);
+    test.ok("session snapshot web");
+    test.ok("channel add web late --on many:* --context vpid --overwrite");
+    test.emit("many", 1);
+    test.ok("session snapshot web");
+    test.ok("channel set web channel0 --context procname");
+    test.emit("steps", 7);
+    test.ok("session snapshot web");
     let many: usize = (1..=32).sum::<usize>() + 1;
-    let whole = || numbers_of(&place.ok("print web").0)[&ONE].len();
+    let whole = || numbers_of(&test.ok("print web").0)[&ONE].len();
     assert_eq!(whole(), 5 + 6 + 7);
     for (number, events) in [(1, 6), (2, 6), (3, 7)] {
-        assert_eq!(place.numbers(&format!("web/snapshot-{number}"))[&ONE].len(), events);
+        assert_eq!(test.numbers(&format!("web/snapshot-{number}"))[&ONE].len(), events);
     }
-    assert_eq!(place.names("web").values().sum::<usize>(), 5 + 6 + 7 + many);
-    place.ok("merge -o both web/snapshot-1 web/snapshot-2 web/snapshot-3");
-    assert_eq!(place.numbers("both")[&ONE].len(), 6 + 7);
-    place.ok("session destroy web");
+    assert_eq!(test.names("web").values().sum::<usize>(), 5 + 6 + 7 + many);
+    test.ok("merge -o both web/snapshot-1 web/snapshot-2 web/snapshot-3");
+    assert_eq!(test.numbers("both")[&ONE].len(), 6 + 7);
+    test.ok("session destroy web");
     assert_eq!(whole(), 5 + 6 + 7);
 }
 
 /// RUN flight recorders whose folders are moved, and others that record into the old places. EXPECT
-/// snapshots in the moved folder, and that the end of one removes nothing of the other, nor of what
-/// somebody put into the old place.
+/// snapshots in the moved folder, and that the end of one recorder removes no files of the other,
+/// and none that the user put into the old place.
 #[test]
 fn a_flight_recorder_that_was_moved_leaves_its_old_place_alone() {
-    let place = Place::new("session-moved-flight");
-    let path = |name: &str| place.world.path(name);
-    place.ok("session create flight --on life:* --flight-recorder -o trace");
-    place.emit("steps", 3);
+    let test = SessionTest::new("session-moved-flight");
+    let path = |name: &str| test.fixture.path(name);
+    test.ok("session create flight --on life:* --flight-recorder -o trace");
+    test.emit("steps", 3);
     std::fs::rename(path("trace"), path("moved")).expect("moved");
-    place.ok("session create web --on life:* -o trace");
-    place.ok("session snapshot flight");
-    assert_eq!(place.numbers("moved/snapshot-1")[&ONE].len(), 3);
+    test.ok("session create web --on life:* -o trace");
+    test.ok("session snapshot flight");
+    assert_eq!(test.numbers("moved/snapshot-1")[&ONE].len(), 3);
     assert!(!path("trace/snapshot-1").exists());
-    let talk = place.refused("session snapshot flight -o trace/ust/mine");
+    let talk = test.refused("session snapshot flight -o trace/ust/mine");
     assert!(talk.contains("lies in the trace"), "{talk}");
-    place.ok("session destroy flight");
-    place.emit("steps", 5);
-    place.ok("session destroy web");
-    assert_eq!(place.numbers("trace")[&ONE].len(), 5);
+    test.ok("session destroy flight");
+    test.emit("steps", 5);
+    test.ok("session destroy web");
+    assert_eq!(test.numbers("trace")[&ONE].len(), 5);
 
-    place.ok("session create flight --on life:* --flight-recorder -o other");
+    test.ok("session create flight --on life:* --flight-recorder -o other");
     std::fs::rename(path("other"), path("away")).expect("moved");
     std::fs::create_dir_all(path("other/ust/src")).expect("a folder");
     std::fs::write(path("other/ust/src/file.c"), "precious").expect("a file");
-    place.ok("session destroy flight");
+    test.ok("session destroy flight");
     assert!(path("other/ust/src/file.c").exists() && !path("away").exists());
 }

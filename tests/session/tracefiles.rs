@@ -1,4 +1,4 @@
-//! Traces whose size on the disk is bounded: `--tracefile-size` and `--tracefile-count`.
+//! Traces with a bounded size on disk: `--tracefile-size` and `--tracefile-count`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,12 +8,12 @@ use trackway_testkit::Random;
 use trackway_tests::Summary;
 use trackway_tests::steps::{is_running, send, wait_for};
 
-use crate::place::{Bursts, Counting, Numbers, ONE, Place, told};
+use crate::session_test::{Bursts, Counting, Numbers, ONE, SessionTest, result_of};
 
 /// Sizes of the files of each stream, by number, of a trace.
-pub(crate) fn files_of(place: &Place, trace: &str) -> BTreeMap<String, BTreeMap<u64, u64>> {
+pub(crate) fn files_of(test: &SessionTest, trace: &str) -> BTreeMap<String, BTreeMap<u64, u64>> {
     let mut streams: BTreeMap<String, BTreeMap<u64, u64>> = BTreeMap::new();
-    let uid = std::fs::read_dir(place.world.path(trace).join("ust/uid")).expect("a folder");
+    let uid = std::fs::read_dir(test.fixture.path(trace).join("ust/uid")).expect("a folder");
     let uid = uid.flatten().next().expect("a user");
     for entry in std::fs::read_dir(uid.path().join("64-bit")).expect("a folder").flatten() {
         let name = entry.file_name().into_string().expect("a name");
@@ -27,8 +27,8 @@ pub(crate) fn files_of(place: &Place, trace: &str) -> BTreeMap<String, BTreeMap<
 }
 
 /// Asserts that no stream has more files, nor larger ones; the trace's bytes.
-fn assert_bounded(place: &Place, trace: &str, size: u64, count: usize) -> u64 {
-    let streams = files_of(place, trace);
+fn assert_bounded(test: &SessionTest, trace: &str, size: u64, count: usize) -> u64 {
+    let streams = files_of(test, trace);
     for (name, files) in &streams {
         assert!(files.len() <= count, "{name}: {files:?}");
         assert!(files.values().all(|bytes| *bytes <= size), "{name}: {files:?}");
@@ -36,11 +36,10 @@ fn assert_bounded(place: &Place, trace: &str, size: u64, count: usize) -> u64 {
     streams.values().flat_map(BTreeMap::values).sum()
 }
 
-/// Asserts that the numbers are in order, and the newest there. What a thread emitted on several
-/// CPUs need not be there without a gap: each stream goes back as far as its own files do. How many
-/// there are.
-fn assert_newest(numbers: &Numbers, who: u32, emitted: u64) -> u64 {
-    let there = numbers.get(&who).map_or(&[][..], Vec::as_slice);
+/// Asserts that the numbers are in order, and the newest present; returns their count. The numbers
+/// of a thread on several CPUs may have gaps: each stream goes back as far as its own files do.
+fn assert_newest(numbers: &Numbers, stream: u32, emitted: u64) -> u64 {
+    let there = numbers.get(&stream).map_or(&[][..], Vec::as_slice);
     assert!(there.windows(2).all(|pair| pair[0] < pair[1]), "out of order");
     assert_eq!(there.last(), Some(&(emitted - 1)), "the newest");
     there.len() as u64
@@ -53,106 +52,105 @@ fn field(text: &str, name: &str) -> u64 {
 }
 
 /// RUN a session of three files of 16 KiB for each stream, while a program emits megabytes. EXPECT
-/// that never more is there; that both readers read the newest of it; that status, save and the
-/// summary say so, and the numbers agree.
+/// that the trace is never larger; that both readers read the newest events; that status, save and
+/// the summary show the bounds, and the numbers agree.
 #[test]
 fn a_trace_is_bounded_at_any_time() {
-    let place = Place::new("session-ring");
+    let test = SessionTest::new("session-ring");
     let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 16K --tracefile-count 3";
-    place.ok(&format!("session create web --on life:* {ring} -o trace"));
-    let mut bursts = Bursts::of(&place, 400);
+    test.ok(&format!("session create web --on life:* {ring} -o trace"));
+    let mut bursts = Bursts::of(&test, 400);
     for _ in 0..100 {
         bursts.next();
-        assert_bounded(&place, "trace", 16 << 10, 3);
+        assert_bounded(&test, "trace", 16 << 10, 3);
     }
-    let (text, _) = place.ok("session status web");
+    let (text, _) = test.ok("session status web");
     assert!(
         text.contains("  files     the newest 3 of 16.0 KiB at most, of each stream"),
         "{text}"
     );
     assert!(text.contains(" of the events, with their trace files"), "{text}");
-    let status = place.status("web");
+    let status = test.status("web");
     assert!(status["counts"]["deleted"].as_u64() > Some(0), "{status}");
-    let (saved, _) = place.ok("session save web");
+    let (saved, _) = test.ok("session save web");
     assert!(saved.contains("tracefile-size = \"16K\"\ntracefile-count = 3\n"), "{saved}");
-    place.ok("session stop web");
-    let (_, talk) = place.ok("session destroy web");
+    test.ok("session stop web");
+    let (_, talk) = test.ok("session destroy web");
     let summary = Summary::parse(&talk);
     let deleted = field(&talk, " of the events made room for newer ones");
-    let bytes = assert_bounded(&place, "trace", 16 << 10, 3);
+    let bytes = assert_bounded(&test, "trace", 16 << 10, 3);
     let emitted = bursts.steps.counts().emitted();
     assert_eq!(summary.recorded + summary.lost, emitted, "{talk}");
-    let kept = place.numbers("trace")[&0].len() as u64;
+    let kept = test.numbers("trace")[&0].len() as u64;
     assert_eq!((kept + deleted, kept > 200), (summary.recorded, true), "{talk}");
-    assert!(bytes > 16 << 10 && place.is_complete("trace"));
+    assert!(bytes > 16 << 10 && test.is_complete("trace"));
     if summary.lost == 0 {
-        assert_newest(&place.numbers("trace"), 0, emitted);
+        assert_newest(&test.numbers("trace"), 0, emitted);
     }
-    place.ok("trim trace --on life:* -o cut");
-    assert!(place.numbers("cut") == place.numbers("trace"), "streams are put together");
+    test.ok("trim trace --on life:* -o cut");
+    assert!(test.numbers("cut") == test.numbers("trace"), "streams are put together");
 }
 
-/// RUN record with the same options, also with claims and with the paper's buffers. EXPECT the
-/// same.
+/// RUN record with the same options, also with claims and with lockless buffers. EXPECT the same.
 #[test]
 fn a_command_is_recorded_within_bounds() {
-    let place = Place::new("session-ring-record");
+    let test = SessionTest::new("session-ring-record");
     for way in ["rseq", "claim", "lockless"] {
-        let steps = place.steps_of_one();
+        let steps = test.steps_of_one();
         let ring = "--buffer-size 1M --sub-buffers 128 --tracefile-size 16K --tracefile-count 2";
-        let line = format!("record -o {way} --reserve {way} {ring} -- {}", place.emitter.display());
-        let mut command = place.command(&line);
+        let line = format!("record -o {way} --reserve {way} {ring} -- {}", test.emitter.display());
+        let mut command = test.command(&line);
         let output = command.args(["steps", "20000"]).env("STEPS", steps.path()).output();
-        let (is_success, _, talk) = told(&output.expect("trackway runs"));
+        let (is_success, _, talk) = result_of(&output.expect("trackway runs"));
         assert!(is_success, "{talk}");
-        assert_bounded(&place, way, 16 << 10, 2);
+        assert_bounded(&test, way, 16 << 10, 2);
         let summary = Summary::parse(&talk);
         let deleted = field(&talk, " of the events made room for newer ones");
-        let kept = place.numbers(way)[&ONE].len() as u64;
+        let kept = test.numbers(way)[&ONE].len() as u64;
         assert_eq!((kept + deleted, summary.recorded + summary.lost), (summary.recorded, 20_000));
     }
 }
 
-/// RUN what cannot be: a number without a size, less than a sub-buffer, a flight recorder. EXPECT
-/// refusals that say why, and nothing left.
+/// RUN impossible bounds: a number without a size, less than a sub-buffer, a flight recorder.
+/// EXPECT refusals with the reason, and nothing left.
 #[test]
 fn bounds_that_cannot_be_are_refused() {
-    let place = Place::new("session-ring-refused");
+    let test = SessionTest::new("session-ring-refused");
     for (options, why) in [
         ("--tracefile-count 3", "bounds nothing without their size"),
         ("--tracefile-size 4K", "at least 64.0 KiB"),
         ("--tracefile-size 1M --overwrite", "a flight recorder is written as a whole"),
     ] {
-        let talk = place.refused(&format!("session create web {options} -o trace"));
+        let talk = test.refused(&format!("session create web {options} -o trace"));
         assert!(talk.contains(why), "{talk}");
-        let talk = place.refused(&format!("record {options} -o trace -- true"));
+        let talk = test.refused(&format!("record {options} -o trace -- true"));
         assert!(talk.contains(why), "{talk}");
     }
-    assert!(place.list().is_empty() && !place.world.path("trace").exists());
+    assert!(test.list().is_empty() && !test.fixture.path("trace").exists());
 }
 
 /// RUN a session whose channels are bounded differently, one of them bounded while it records, and
-/// not any more. EXPECT that each stream is as it was asked for at its time, and nothing is lost.
+/// later unbounded. EXPECT that each stream has the bounds of its time, and nothing is lost.
 #[test]
 fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
-    let place = Place::new("session-ring-channels");
-    place.ok("session create web --on life:* -o trace");
+    let test = SessionTest::new("session-ring-channels");
+    test.ok("session create web --on life:* -o trace");
     let sizes = "--buffer-size 1M --sub-buffers 128";
-    place.ok(&format!(
+    test.ok(&format!(
         "channel add web ring --on life:* {sizes} --tracefile-size 16K \
          --tracefile-count 2"
     ));
-    place.emit("steps", 3000);
-    place.ok("channel set web channel0 --tracefile-size 64K --tracefile-count 2");
-    place.ok("channel set web ring --tracefile-count 0");
-    place.emit("steps", 3000);
-    place.ok("channel set web channel0 --tracefile-size 0 --tracefile-count 0");
-    place.emit("steps", 3000);
-    let saved = place.ok("session save web").0;
+    test.emit("steps", 3000);
+    test.ok("channel set web channel0 --tracefile-size 64K --tracefile-count 2");
+    test.ok("channel set web ring --tracefile-count 0");
+    test.emit("steps", 3000);
+    test.ok("channel set web channel0 --tracefile-size 0 --tracefile-count 0");
+    test.emit("steps", 3000);
+    let saved = test.ok("session save web").0;
     assert_eq!(saved.matches("tracefile").count(), 1, "{saved}");
-    let (_, talk) = place.ok("session destroy web");
+    let (_, talk) = test.ok("session destroy web");
     assert!(talk.contains(" events recorded, 0 lost, "), "{talk}");
-    let streams = files_of(&place, "trace");
+    let streams = files_of(&test, "trace");
     let most = |stem: &str| {
         let of_it = streams.iter().filter(|(name, _)| name.starts_with(stem));
         of_it.map(|(_, files)| files.len()).max().unwrap_or(0)
@@ -160,31 +158,32 @@ fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     let (bounded, set, split) = (most("ring-1_"), most("channel0-2_"), most("ring-3_"));
     assert!(bounded == 2 && (1..=2).contains(&set) && split > 2, "{streams:?}");
     assert_eq!(most("channel0_") + most("channel0-4_"), 0, "{streams:?}");
-    // What channel0 recorded is whole but for what made room; both readers agree.
-    let numbers = place.numbers("trace");
+    // The recording of channel0 is complete except for the files that made room; both readers
+    // agree.
+    let numbers = test.numbers("trace");
     assert!(numbers[&ONE].len() > 9000);
 }
 
-/// RUN clear. EXPECT that it begins anew, within the same bounds.
+/// RUN clear. EXPECT that the trace starts again, within the same bounds.
 #[test]
 fn a_bounded_trace_can_be_cleared() {
-    let place = Place::new("session-ring-clear");
+    let test = SessionTest::new("session-ring-clear");
     let ring = "--buffer-size 1M --sub-buffers 128 --tracefile-size 16K --tracefile-count 2";
-    place.ok(&format!("session create web --on life:* {ring} -o trace"));
-    place.emit("steps", 5000);
-    place.ok("session clear web");
-    place.emit("steps", 20);
-    let (_, talk) = place.ok("session destroy web");
+    test.ok(&format!("session create web --on life:* {ring} -o trace"));
+    test.emit("steps", 5000);
+    test.ok("session clear web");
+    test.emit("steps", 20);
+    let (_, talk) = test.ok("session destroy web");
     assert!(talk.contains("trackway: 20 events recorded, 0 lost, "), "{talk}");
     assert!(!talk.contains("made room"), "{talk}");
-    assert_eq!(place.numbers("trace")[&ONE], (0..20).collect::<Vec<u64>>());
+    assert_eq!(test.numbers("trace")[&ONE], (0..20).collect::<Vec<u64>>());
 }
 
 /// RUN kill -9 of the recorder of a bounded trace at any moment, 10 times; print it before it is
 /// recovered, and afterwards. EXPECT the newest numbers of each thread, and the bounds kept.
 #[test]
 fn a_bounded_trace_is_recovered_within_its_bounds() {
-    let place = Place::new("session-ring-killed");
+    let test = SessionTest::new("session-ring-killed");
     let mut random = Random::new(11);
     for round in 0..10 {
         let (trace, count) = (format!("trace-{round}"), 1 + round % 3);
@@ -192,64 +191,64 @@ fn a_bounded_trace_is_recovered_within_its_bounds() {
             "--buffer-size 256K --sub-buffers 64 --tracefile-size 4K \
              --tracefile-count {count}"
         );
-        place.ok(&format!("session create web --on life:* {ring} -o {trace}"));
-        let mut bursts = Bursts::of(&place, 500);
+        test.ok(&format!("session create web --on life:* {ring} -o {trace}"));
+        let mut bursts = Bursts::of(&test, 500);
         (0..random.below(6)).for_each(|_| bursts.next());
-        let recorder = place.recorder_of("web");
+        let recorder = test.recorder_of("web");
         std::thread::sleep(Duration::from_micros(random.below(20_000)));
         send(recorder.cast_signed(), libc::SIGKILL);
         wait_for("its end", || !is_running(recorder));
-        let (is_success, _, talk) = told(&place.run(&format!("print {trace}")));
+        let (is_success, _, talk) = result_of(&test.run(&format!("print {trace}")));
         assert!(is_success && !talk.contains("discarded") && !talk.contains("lost"), "{talk}");
-        let (_, talk) = place.ok("recover");
-        assert!(place.is_complete(&trace) && !talk.contains("could not be read"), "{talk}");
-        assert_bounded(&place, &trace, 4 << 10, count);
+        let (_, talk) = test.ok("recover");
+        assert!(test.is_complete(&trace) && !talk.contains("could not be read"), "{talk}");
+        assert_bounded(&test, &trace, 4 << 10, count);
         let emitted = bursts.steps.counts().emitted();
-        assert!(assert_newest(&place.numbers(&trace), 0, emitted) > 0, "{talk}");
+        assert!(assert_newest(&test.numbers(&trace), 0, emitted) > 0, "{talk}");
     }
 }
 
 /// RUN print of a bounded trace again and again while it is written. EXPECT that it succeeds each
-/// time, and says nothing of files that go meanwhile.
+/// time, without a message about files that are removed meanwhile.
 #[test]
 fn a_bounded_trace_can_be_printed_while_it_is_written() {
-    let place = Place::new("session-ring-print");
+    let test = SessionTest::new("session-ring-print");
     let ring = "--buffer-size 256K --sub-buffers 64 --tracefile-size 4K --tracefile-count 40";
-    place.ok(&format!("session create web --on life:* {ring} -o trace"));
-    let counting = Counting::threads(&place, 4);
+    test.ok(&format!("session create web --on life:* {ring} -o trace"));
+    let counting = Counting::threads(&test, 4);
     counting.steps.wait_more(2000);
     for _ in 0..40 {
-        let (is_success, _, talk) = told(&place.run("print trace"));
+        let (is_success, _, talk) = result_of(&test.run("print trace"));
         assert!(is_success && talk.is_empty(), "{talk}");
     }
     counting.finish();
-    place.ok("session destroy web");
-    assert_bounded(&place, "trace", 4 << 10, 40);
+    test.ok("session destroy web");
+    assert_bounded(&test, "trace", 4 << 10, 40);
 }
 
-/// RUN print --follow of a bounded trace, by one who keeps up and one who stands still for a while.
-/// EXPECT all events, in order, without a word; and that who was overtaken is told how much is
-/// missing, and sees what comes.
+/// RUN print --follow of a bounded trace, by one follower that keeps up and one that is suspended
+/// for a while. EXPECT all events, in order, without a message; and that the overtaken follower
+/// reports how much is missing, and shows the later events.
 #[test]
-fn who_follows_a_bounded_trace_is_told_when_he_is_overtaken() {
+fn an_overtaken_follower_of_a_bounded_trace_gets_a_message() {
     use std::process::Stdio;
-    let place = Place::new("session-ring-live");
+    let test = SessionTest::new("session-ring-live");
     let ring = "--buffer-size 64K --sub-buffers 16 --tracefile-size 4K --tracefile-count 8";
-    place.ok(&format!("session create web --on life:* {ring} -o trace"));
+    test.ok(&format!("session create web --on life:* {ring} -o trace"));
     let follow = |name: &str| {
-        let mut command = place.command("print --follow web");
-        let file = std::fs::File::create(place.world.path(name)).expect("a file");
+        let mut command = test.command("print --follow web");
+        let file = std::fs::File::create(test.fixture.path(name)).expect("a file");
         command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped());
         trackway_tests::steps::heed_signals(&mut command);
         command.spawn().expect("trackway runs")
     };
     let shown = |name: &str| {
-        let text = std::fs::read_to_string(place.world.path(name)).expect("a file");
-        crate::place::numbers_of(text.rsplit_once('\n').map_or("", |(lines, _)| lines))
+        let text = std::fs::read_to_string(test.fixture.path(name)).expect("a file");
+        crate::session_test::numbers_of(text.rsplit_once('\n').map_or("", |(lines, _)| lines))
     };
     let (quick, slow) = (follow("quick"), follow("slow"));
     let count = |name: &str| shown(name).values().map(Vec::len).sum::<usize>();
-    let mut bursts = Bursts::of(&place, 200);
+    let mut bursts = Bursts::of(&test, 200);
     let mut step = |names: &[&str]| {
         bursts.next();
         let emitted = bursts.steps.counts().emitted();
@@ -266,7 +265,7 @@ fn who_follows_a_bounded_trace_is_told_when_he_is_overtaken() {
     (0..60).for_each(|_| emitted = step(&["quick"]));
     send(slow.id().cast_signed(), libc::SIGCONT);
     (0..3).for_each(|_| emitted = step(&["quick", "slow"]));
-    place.ok("session destroy web");
+    test.ok("session destroy web");
     let end = |mut child: std::process::Child| {
         let mut talk = String::new();
         let mut messages = child.stderr.take().expect("a pipe");
@@ -280,5 +279,5 @@ fn who_follows_a_bounded_trace_is_told_when_he_is_overtaken() {
     let numbers = &shown("slow")[&0];
     assert!(numbers.len() > 2200 && (numbers.len() as u64) < emitted, "{}", numbers.len());
     assert_newest(&shown("slow"), 0, emitted);
-    assert!(Path::new(&place.world.path("trace")).exists());
+    assert!(Path::new(&test.fixture.path("trace")).exists());
 }

@@ -1,5 +1,5 @@
-//! Recordings whose recorders were killed and that cannot be completed where they were recorded:
-//! said in one line, recovered beside, given up on request, and never in the way of a new one.
+//! Recordings whose recorders were killed and that cannot be completed in place: reported in one
+//! line, recovered next to it, discarded on request, and never in the way of a new one.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -8,37 +8,38 @@ use std::path::PathBuf;
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_tests::steps::{is_running, send, wait_for};
 
-use crate::place::{ONE, Place, told};
+use crate::session_test::{ONE, SessionTest, result_of};
 
 /// Events of each recording.
 const EVENTS: usize = 30;
 
-/// A session `name` with events in memory, whose recorder is killed and whose folder is removed.
-fn leave(place: &Place, name: &str) {
-    place.ok(&format!("session create {name} --on life:* -o {name}"));
-    kill(place, name, EVENTS);
-    fs::remove_dir_all(place.world.path(name)).expect("its folder");
+/// Makes a session `name` with events in memory, whose recorder is killed and whose folder is
+/// removed.
+fn leave(test: &SessionTest, name: &str) {
+    test.ok(&format!("session create {name} --on life:* -o {name}"));
+    kill(test, name, EVENTS);
+    fs::remove_dir_all(test.fixture.path(name)).expect("its folder");
 }
 
 /// Kills the recorder of a session that has `events` more events in memory by then.
-fn kill(place: &Place, name: &str, events: usize) {
-    let recorder = place.recorder_of(name);
+fn kill(test: &SessionTest, name: &str, events: usize) {
+    let recorder = test.recorder_of(name);
     // So that nothing is written before.
     send(recorder.cast_signed(), libc::SIGSTOP);
-    place.emit("steps", events as u64);
+    test.emit("steps", events as u64);
     send(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
 }
 
-/// The folder of a trace's streams.
-fn channel_of(place: &Place, trace: &str) -> PathBuf {
-    let users = place.world.path(trace).join("ust/uid").read_dir().expect("users");
+/// Returns the folder of a trace's streams.
+fn channel_of(test: &SessionTest, trace: &str) -> PathBuf {
+    let users = test.fixture.path(trace).join("ust/uid").read_dir().expect("users");
     users.flatten().next().expect("a user").path().join("64-bit")
 }
 
-/// Lines that `trackway LINE` says of recordings of before.
-fn said_of_others(place: &Place, line: &str) -> Vec<String> {
-    let (_, talk) = place.ok(line);
+/// Returns the lines of `trackway LINE` about earlier recordings.
+fn said_of_others(test: &SessionTest, line: &str) -> Vec<String> {
+    let (_, talk) = test.ok(line);
     let words = ["recover", "unfinished", "memory", "gave up"];
     let is_of_others = |line: &&str| words.iter().any(|word| line.contains(word));
     talk.lines().filter(is_of_others).map(str::to_owned).collect()
@@ -46,126 +47,127 @@ fn said_of_others(place: &Place, line: &str) -> Vec<String> {
 
 #[test]
 fn unfinished_recordings_are_said_in_one_line_and_recovered_beside() {
-    let place = Place::new("unfinished");
+    let test = SessionTest::new("unfinished");
     let names: Vec<String> = (0..8).map(|number| format!("left-{number}")).collect();
-    names.iter().for_each(|name| leave(&place, name));
+    names.iter().for_each(|name| leave(&test, name));
     // Others are recorded where two of them were.
     for name in &names[..2] {
-        place.ok(&format!("record -q -o {name} -- true"));
+        test.ok(&format!("record -q -o {name} -- true"));
     }
     let one_line = ["trackway: 8 unfinished recordings: trackway recover"];
-    assert_eq!(said_of_others(&place, "record -o new -- true"), one_line);
-    let doctor = String::from_utf8_lossy(&place.run("doctor").stdout).into_owned();
+    assert_eq!(said_of_others(&test, "record -o new -- true"), one_line);
+    let doctor = String::from_utf8_lossy(&test.run("doctor").stdout).into_owned();
     assert!(doctor.contains("/left-0, ") && doctor.contains("/left-3 and 4 more"), "{doctor}");
-    let (_, talk) = place.ok("recover");
+    let (_, talk) = test.ok("recover");
     for name in &names {
         assert!(talk.contains(&format!("{name}.recovered: {EVENTS} events, 0 lost")), "{talk}");
         let beside = format!("{name}.recovered");
-        assert!(place.is_complete(&beside), "{beside}");
-        assert_eq!(place.numbers(&beside)[&ONE].len(), EVENTS, "{beside}");
+        assert!(test.is_complete(&beside), "{beside}");
+        assert_eq!(test.numbers(&beside)[&ONE].len(), EVENTS, "{beside}");
     }
-    assert_eq!(said_of_others(&place, "record -o newer -- true"), [""; 0]);
-    assert!(place.list().is_empty(), "{:?}", place.list());
+    assert_eq!(said_of_others(&test, "record -o newer -- true"), [""; 0]);
+    assert!(test.list().is_empty(), "{:?}", test.list());
 }
 
 #[test]
 fn an_unfinished_recording_is_given_up_for_who_asks() {
-    let place = Place::new("unfinished-discard");
-    leave(&place, "left");
-    let (_, talk) = place.ok("recover --discard");
+    let test = SessionTest::new("unfinished-discard");
+    leave(&test, "left");
+    let (_, talk) = test.ok("recover --discard");
     assert!(talk.contains("gave up what was left of "), "{talk}");
-    assert!(!place.world.path("left.recovered").exists());
-    assert_eq!(said_of_others(&place, "record -o new -- true"), [""; 0]);
+    assert!(!test.fixture.path("left.recovered").exists());
+    assert_eq!(said_of_others(&test, "record -o new -- true"), [""; 0]);
 }
 
 /// RUN recover --discard where a directory is in place of each file of a stream: of one that was
-/// written before the recorder was killed, and of one that was not. EXPECT that it discards what is
-/// in memory, also where recover alone fails each time.
+/// written before the recorder was killed, and of one that was not. EXPECT that it discards the
+/// events in memory, also where plain recover fails each time.
 #[test]
 fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
     for is_written in [false, true] {
-        let place = Place::new("unfinished-in-place");
-        place.ok("session create left --on life:* -o left");
-        let channel = channel_of(&place, "left");
+        let test = SessionTest::new("unfinished-in-place");
+        test.ok("session create left --on life:* -o left");
+        let channel = channel_of(&test, "left");
         if is_written {
-            place.emit("steps", EVENTS as u64);
+            test.emit("steps", EVENTS as u64);
             wait_for("a stream", || {
-                let counts = place.status("left")["counts"].clone();
+                let counts = test.status("left")["counts"].clone();
                 counts["recorded"].as_u64() == Some(EVENTS as u64)
             });
             let streams = || channel.join("index").read_dir().expect("a folder").count();
             wait_for("its file", || streams() > 0);
         }
-        kill(&place, "left", EVENTS);
+        kill(&test, "left", EVENTS);
         for cpu in 0..512 {
             let stream = channel.join(format!("channel0_{cpu}"));
             let _ = fs::remove_file(&stream);
             fs::create_dir(&stream).expect("a folder");
         }
         for _ in 0..if is_written { 0 } else { 2 } {
-            let talk = place.refused("recover");
+            let talk = test.refused("recover");
             assert!(talk.contains("Is a directory") && talk.contains("--discard"), "{talk}");
         }
-        let (_, talk) = place.ok("recover --discard");
+        let (_, talk) = test.ok("recover --discard");
         assert!(talk.contains("left cannot be completed: cannot "), "{talk}");
         assert!(talk.contains("gave up what was left of "), "{talk}");
-        assert!(!place.world.path("left.recovered").exists() && place.is_complete("left"));
-        assert!(place.ok("recover").1.contains("nothing to recover"));
-        assert_eq!(said_of_others(&place, "record -o new -- true"), [""; 0]);
+        assert!(!test.fixture.path("left.recovered").exists() && test.is_complete("left"));
+        assert!(test.ok("recover").1.contains("nothing to recover"));
+        assert_eq!(said_of_others(&test, "record -o new -- true"), [""; 0]);
     }
 }
 
-/// RUN recover, and session destroy, under a limit on the size of files that is too small for what
-/// is in memory. EXPECT an error that says so, and that nothing is missing once there is none.
+/// RUN recover, and session destroy, under a limit on the size of files that is too small for the
+/// events in memory. EXPECT an error that names it, and that nothing is missing once there is no
+/// limit.
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
     const MANY: usize = 10_000;
-    let place = Place::new("unfinished-limit");
-    place.ok("session create left --on life:* --buffer-size 4M -o left");
-    kill(&place, "left", MANY);
+    let test = SessionTest::new("unfinished-limit");
+    test.ok("session create left --on life:* --buffer-size 4M -o left");
+    kill(&test, "left", MANY);
     for line in ["recover", "session destroy left"] {
-        let command = place.command(line);
-        let mut limited = place.world.command("prlimit");
+        let command = test.command(line);
+        let mut limited = test.fixture.command("prlimit");
         limited.arg("--fsize=65536").arg(command.get_program()).args(command.get_args());
         let output = limited.output().expect("prlimit runs");
-        let (_, _, talk) = told(&output);
+        let (_, _, talk) = result_of(&output);
         assert_eq!(output.status.signal(), None, "{line}: {talk}");
         assert_eq!(output.status.code(), Some(2), "{line}: {talk}");
         assert!(talk.contains("File too large"), "{line}: {talk}");
     }
-    place.ok("recover");
-    assert_eq!(place.numbers("left")[&ONE].len(), MANY);
+    test.ok("recover");
+    assert_eq!(test.numbers("left")[&ONE].len(), MANY);
 }
 
 #[test]
 fn the_oldest_unfinished_recordings_make_place_for_new_ones() {
-    let place = Place::new("unfinished-full");
-    // The first is stopped, not dead: nobody takes its place.
-    place.ok("session create stopped --on life:* -o stopped");
-    let stopped = place.recorder_of("stopped").cast_signed();
+    let test = SessionTest::new("unfinished-full");
+    // The first is stopped, not dead: its place stays occupied.
+    test.ok("session create stopped --on life:* -o stopped");
+    let stopped = test.recorder_of("stopped").cast_signed();
     send(stopped, libc::SIGSTOP);
     for number in 1..SESSIONS_MAX {
-        leave(&place, &format!("left-{number}"));
+        leave(&test, &format!("left-{number}"));
     }
-    let said = said_of_others(&place, "record -o new -- true");
+    let said = said_of_others(&test, "record -o new -- true");
     let count = SESSIONS_MAX - 1;
     assert_eq!(said[0], format!("trackway: {count} unfinished recordings: trackway recover"));
     let gave_up =
-        format!("gave up the unfinished recording of {}", place.world.path("left-1").display());
+        format!("gave up the unfinished recording of {}", test.fixture.path("left-1").display());
     assert!(said[1].contains(&gave_up), "{said:?}");
     assert_eq!(said.len(), 2, "{said:?}");
-    // That place is enough for one at a time; several at once need others.
+    // The one place is enough for one at a time; several at once need others.
     let at_once = ["a", "b", "c", "d"].map(|name| {
-        let mut command = place.command(&format!("record -o {name} -- sleep 1"));
+        let mut command = test.command(&format!("record -o {name} -- sleep 1"));
         command.spawn().expect("trackway")
     });
     for mut child in at_once {
         assert!(child.wait().expect("its end").success());
     }
     send(stopped, libc::SIGCONT);
-    place.emit("steps", EVENTS as u64);
-    place.ok("session destroy stopped");
-    let least = place.numbers("stopped")[&ONE].len();
+    test.emit("steps", EVENTS as u64);
+    test.ok("session destroy stopped");
+    let least = test.numbers("stopped")[&ONE].len();
     assert!(least >= EVENTS, "it is alive, and was left alone: {least}");
-    place.ok("recover --discard");
+    test.ok("recover --discard");
 }

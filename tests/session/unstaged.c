@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Events whose staging costs something, with fields of every kind. unstaged MODE COUNT */
+/* Events with fields of every kind, whose staging has a cost. unstaged MODE COUNT */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,8 +29,8 @@ static int untouched(long count)
     return 0;
 }
 
-/* The end of a page behind which nothing can be read: so many bytes before it is a letter that says
- * how many. */
+/* Returns the end of a page that is followed by unreadable memory. The byte at distance N before it
+ * is a letter that encodes N. */
 static char *end_of_page(void)
 {
     enum { PAGE_BYTES = 4096, LETTERS = 26 };

@@ -1,44 +1,50 @@
-//! Filters that are asked before an event is staged give the answer that they give afterwards.
+//! Prefilters: before an event is staged they decide as the filter would afterwards.
 
 use std::path::PathBuf;
 
-use trackway_tests::World;
+use trackway_tests::Fixture;
 
-use crate::place::told;
+use crate::session_test::result_of;
 
-/// The program of `unstaged.c`, in a world of its own.
-fn place(name: &str) -> (World, PathBuf) {
-    let world = World::new(name);
-    let program = world.compile_file("session/unstaged.c", true, &[]);
-    (world, program)
+/// Compiles the program of `unstaged.c` in a fixture of its own.
+fn compile_unstaged(name: &str) -> (Fixture, PathBuf) {
+    let fixture = Fixture::new(name);
+    let program = fixture.compile_file("session/unstaged.c", true, &[]);
+    (fixture, program)
 }
 
-/// What `record` with these options, for the program in this mode, said; `None`: it failed.
-fn record(world: &World, options: &[&str], program: &PathBuf, mode: [&str; 2]) -> Option<String> {
-    let mut command = world.trackway(&["record"]);
+/// Runs `record` with these options, for the program in this mode; returns its messages, or `None`
+/// if it failed.
+fn record(
+    fixture: &Fixture,
+    options: &[&str],
+    program: &PathBuf,
+    mode: [&str; 2],
+) -> Option<String> {
+    let mut command = fixture.trackway(&["record"]);
     command.args(options).arg("--").arg(program).args(mode);
-    let (is_success, _, talk) = told(&command.output().expect("it runs"));
+    let (is_success, _, talk) = result_of(&command.output().expect("it runs"));
     is_success.then_some(talk)
 }
 
-/// What `print` with these options writes of each event, but when and where it was.
-fn payloads(world: &World, trace: &str, options: &[&str]) -> Vec<String> {
-    let mut command = world.trackway(&["print"]);
-    command.args(options).arg(world.path(trace));
-    let (is_success, text, talk) = told(&command.output().expect("it runs"));
+/// Returns the output of `print` with these options, without the times and origins of events.
+fn payloads(fixture: &Fixture, trace: &str, options: &[&str]) -> Vec<String> {
+    let mut command = fixture.trackway(&["print"]);
+    command.args(options).arg(fixture.path(trace));
+    let (is_success, text, talk) = result_of(&command.output().expect("it runs"));
     assert!(is_success, "{options:?}: {talk}");
     let payload = |line: &str| line.split_once("{ number").expect("an event").1.to_owned();
     text.lines().map(payload).collect()
 }
 
 /// RUN a program whose events have fields of every kind, null ones and ones that must be cut among
-/// them, with filters on each. EXPECT what print, with the same filter, shows of a trace that was
-/// recorded without.
+/// them, with filters on each. EXPECT the events that print, with the same filter, shows of a
+/// recording without.
 #[test]
-fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
-    let (world, program) = place("session-unstaged");
+fn prefilters_decide_as_filters_on_recorded_events() {
+    let (fixture, program) = compile_unstaged("session-unstaged");
     let all = ["kinds", "2000"];
-    record(&world, &["-o", "all"], &program, all).expect("it succeeds");
+    record(&fixture, &["-o", "all"], &program, all).expect("it succeeds");
     for filter in [
         "path == \"/api/*\"",
         "path == \"(null)\" || path == \"\"",
@@ -64,28 +70,30 @@ fn what_is_asked_before_it_is_staged_is_answered_as_what_is_recorded() {
         "starts_with(path, \"xxx\") && contains(note, \"o\")",
     ] {
         let options = ["-o", "some", "--context", "vpid,vtid,procname", "--filter", filter];
-        let talk = record(&world, &options, &program, all).expect("it succeeds");
+        let talk = record(&fixture, &options, &program, all).expect("it succeeds");
         assert!(talk.contains(" 0 lost"), "{filter}: {talk}");
         let meant = match filter {
             // The other trace has no contexts.
-            _ if filter.contains("$ctx") => payloads(&world, "all", &["--filter", "last == \"q\""]),
-            _ => payloads(&world, "all", &["--filter", filter]),
+            _ if filter.contains("$ctx") => {
+                payloads(&fixture, "all", &["--filter", "last == \"q\""])
+            }
+            _ => payloads(&fixture, "all", &["--filter", filter]),
         };
-        // A path of 6000 bytes is cut, whoever asks.
+        // A path of 6000 bytes is cut in every case.
         let is_of_none = filter.contains("== 6000");
         assert!(meant.is_empty() == is_of_none && meant.len() < 2000, "{filter}: {}", meant.len());
-        assert_eq!(payloads(&world, "some", &[]), meant, "{filter}");
+        assert_eq!(payloads(&fixture, "some", &[]), meant, "{filter}");
     }
 }
 
-/// RUN a program whose strings and texts, of all lengths, end where nothing behind can be read,
-/// with filters on each. EXPECT that it lives, and what print, with the same filter, shows of a
-/// trace that was recorded without.
+/// RUN a program whose strings and texts, of all lengths, end right before unreadable memory, with
+/// filters on each. EXPECT that it lives, and the events that print, with the same filter, shows of
+/// a recording without.
 #[test]
 fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
-    let (world, program) = place("session-ends");
+    let (fixture, program) = compile_unstaged("session-ends");
     let all = ["ends", "2000"];
-    record(&world, &["-o", "all"], &program, all).expect("it succeeds");
+    record(&fixture, &["-o", "all"], &program, all).expect("it succeeds");
     // What is so long, and ends so many bytes before the end.
     let of = |length: usize, end: usize| -> String {
         (end + 1..=end + length).rev().map(|before| char::from(b'a' + before as u8 % 26)).collect()
@@ -108,33 +116,33 @@ fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     ]);
     for filter in filters {
         let options = ["-o", "some", "--filter", &filter];
-        let talk = record(&world, &options, &program, all).expect("it lives");
+        let talk = record(&fixture, &options, &program, all).expect("it lives");
         assert!(talk.contains(" 0 lost"), "{filter}: {talk}");
-        let meant = payloads(&world, "all", &["--filter", &filter]);
+        let meant = payloads(&fixture, "all", &["--filter", &filter]);
         assert!(!meant.is_empty() && meant.len() < 2000, "{filter}: {}", meant.len());
-        assert_eq!(payloads(&world, "some", &[]), meant, "{filter}");
+        assert_eq!(payloads(&fixture, "some", &[]), meant, "{filter}");
     }
 }
 
-/// RUN a program with an event whose text nobody can read, dropped by a filter on another field.
-/// EXPECT that it lives: the text is not copied. (Where a thread is preempted while it asks, it
-/// stages; so not each of ten runs must.)
+/// RUN a program with an event whose string cannot be read, and a filter that drops it by another
+/// field. EXPECT that the program lives: the string is not copied. (A thread that is preempted in
+/// the prefilter stages the event, so one of ten runs suffices.)
 #[test]
-fn what_a_filter_drops_is_not_copied() {
-    let (world, program) = place("session-untouched");
+fn dropped_events_are_not_copied() {
+    let (fixture, program) = compile_unstaged("session-untouched");
     let options = ["-o", "trace", "--filter", "kinds:untouched: number > 1000"];
-    let lives = |_| record(&world, &options, &program, ["untouched", "100"]).is_some();
+    let lives = |_| record(&fixture, &options, &program, ["untouched", "100"]).is_some();
     assert!((0..10).any(lives), "it is staged");
     // Without a filter it cannot live.
-    assert_eq!(record(&world, &["-o", "trace"], &program, ["untouched", "100"]), None);
+    assert_eq!(record(&fixture, &["-o", "trace"], &program, ["untouched", "100"]), None);
 }
 
-/// RUN a program whose files differ about an event, with a filter: of one definition that counts.
-/// EXPECT that the file of the other one is not taken at its word.
+/// RUN a program whose files define an event differently, with a filter on the definition that
+/// counts. EXPECT that the program lives: the prefilter reads no arguments of the other definition.
 #[test]
 fn a_site_of_another_definition_than_the_one_that_counts_lives() {
-    let world = World::new("session-definitions");
-    let other = world.path("other.c");
+    let fixture = Fixture::new("session-definitions");
+    let other = fixture.path("other.c");
     let short = "#include <trackway/trackway.h>\n\
         TRACKWAY_EVENT(two, ways, TRACKWAY_INFO, (text, only));\n\
         void emit_other(void) { trackway(two, ways, \"x\", 1); }\n";
@@ -145,9 +153,9 @@ fn a_site_of_another_definition_than_the_one_that_counts_lives() {
         int main(void) { for (int i = 0; i < 100; i++) {\n\
         trackway(two, ways, \"a\", \"b\", \"c\", \"d\"); emit_other(); } return 0; }\n";
     let flags = ["-O0", other.to_str().expect("a path")];
-    let program = world.compile("definitions", long, true, &flags);
+    let program = fixture.compile("definitions", long, true, &flags);
     for filter in ["s3 == \"zzz\"", "s1 == \"zzz\"", "length(s2) > 100"] {
         let options = ["-o", "trace", "--filter", filter];
-        assert!(record(&world, &options, &program, ["", ""]).is_some(), "{filter}");
+        assert!(record(&fixture, &options, &program, ["", ""]).is_some(), "{filter}");
     }
 }

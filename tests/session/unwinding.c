@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A program whose signal handler unwinds while events are emitted: unwinding KIND SAMPLES|cancel
  *
- * KIND: numbers, strings. Says how many stacks it has looked at, and how many led back to main();
- * with a third argument, where the others were interrupted. */
+ * KIND: numbers, strings. Prints the number of sampled stacks, and of those that led back to
+ * main(); with a third argument, also the interrupted places of the others. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -111,7 +111,7 @@ __attribute__((noinline)) static void outer(void (*emit)(void))
 static int sampled(void (*emit)(void), int with_places)
 {
     void *frames[FRAMES_MAX];
-    backtrace(frames, FRAMES_MAX); /* loads what unwinds, which no handler should */
+    backtrace(frames, FRAMES_MAX); /* loads the unwinder, which no handler should */
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
     sigaction(SIGALRM, &action, NULL);
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};

@@ -4,14 +4,14 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use trackway_tests::{World, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, skipped, source_dir};
 
-use crate::place::told;
+use crate::session_test::result_of;
 
-/// Stacks that are looked at for each filter.
+/// Number of stacks that are sampled for each filter.
 const SAMPLES: u64 = 2000;
 
-/// What events are emitted, and the filter: each is another way through the library.
+/// Kinds of events with a filter: each takes another path through the library.
 const WAYS: [(&str, &str); 9] = [
     ("numbers", ""),
     ("strings", ""),
@@ -26,8 +26,8 @@ const WAYS: [(&str, &str); 9] = [
     ("strings", "any(words == 30001) || path == \"*png\""),
 ];
 
-/// The program of `unwinding.c` by each compiler that there is, without frame pointers.
-fn programs(world: &World) -> Vec<PathBuf> {
+/// Compiles the program of `unwinding.c` by each installed compiler, without frame pointers.
+fn programs(fixture: &Fixture) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(source_dir().join("tests/session/unwinding.c"));
     let text = text.expect("a source file");
     let is_there = |compiler: &&str| {
@@ -38,23 +38,23 @@ fn programs(world: &World) -> Vec<PathBuf> {
     };
     let compile = |compiler: &str| {
         let file = format!("unwinding-{compiler}.c");
-        world.compile_with(compiler, &file, &text, true, &["-fomit-frame-pointer"])
+        fixture.compile_with(compiler, &file, &text, true, &["-fomit-frame-pointer"])
     };
     ["gcc", "clang"].into_iter().filter(is_there).map(compile).collect()
 }
 
-/// Runs `record` with this filter, of a command; into little memory that is written over. What the
-/// program said, in two numbers.
-fn counts(world: &World, filter: &str, command: &[&OsStr], about: &str) -> (u64, u64) {
-    let trace = world.path("trace");
+/// Runs `record` with this filter, of a command, into a small flight recorder. Returns the
+/// program's report, two numbers.
+fn counts(fixture: &Fixture, filter: &str, command: &[&OsStr], about: &str) -> (u64, u64) {
+    let trace = fixture.path("trace");
     let _ = std::fs::remove_dir_all(&trace);
-    let mut recorder = world.trackway(&["record", "--overwrite", "--buffer-size=64K", "-o"]);
+    let mut recorder = fixture.trackway(&["record", "--overwrite", "--buffer-size=64K", "-o"]);
     recorder.arg(trace);
     if !filter.is_empty() {
         recorder.args(["--filter", filter]);
     }
     recorder.arg("--").args(command);
-    let (is_success, said, talk) = told(&recorder.output().expect("it runs"));
+    let (is_success, said, talk) = result_of(&recorder.output().expect("it runs"));
     assert!(is_success, "{about}: {said}{talk}");
     print!("{about}: {said}"); // shown where the test fails
     let first = said.lines().next().unwrap_or_default();
@@ -63,12 +63,12 @@ fn counts(world: &World, filter: &str, command: &[&OsStr], about: &str) -> (u64,
     (first, second)
 }
 
-/// Has the program look at stacks, each of which must be whole.
-fn look(world: &World, (kind, filter): (&str, &str), command: &[&OsStr]) {
+/// Lets the program sample stacks, each of which must be complete.
+fn check_stacks(fixture: &Fixture, (kind, filter): (&str, &str), command: &[&OsStr]) {
     let about = format!("{command:?} {kind} {filter}");
     let samples = SAMPLES.to_string();
     let arguments = [kind, &samples, "places"].map(OsStr::new);
-    let (samples, whole) = counts(world, filter, &[command, &arguments].concat(), &about);
+    let (samples, whole) = counts(fixture, filter, &[command, &arguments].concat(), &about);
     assert_eq!(samples, SAMPLES, "{about}");
     assert_eq!(whole, samples, "{about}");
 }
@@ -77,39 +77,39 @@ fn look(world: &World, (kind, filter): (&str, &str), command: &[&OsStr]) {
 /// filter. EXPECT that it lives, and that all stacks lead to main().
 #[test]
 fn handlers_may_unwind_wherever_they_interrupt_an_event() {
-    let world = World::new("session-unwinding");
-    for program in programs(&world) {
-        WAYS.into_iter().for_each(|way| look(&world, way, &[program.as_os_str()]));
+    let fixture = Fixture::new("session-unwinding");
+    for program in programs(&fixture) {
+        WAYS.into_iter().for_each(|way| check_stacks(&fixture, way, &[program.as_os_str()]));
     }
 }
 
-/// The same where the program gets no memory that is executed, so that filters are interpreted.
+/// The same where the program gets no executable memory, so that filters are interpreted.
 #[test]
 fn handlers_may_unwind_where_filters_are_interpreted() {
-    let world = World::new("session-unwinding-no-exec");
+    let fixture = Fixture::new("session-unwinding-no-exec");
     let source = std::fs::read_to_string(source_dir().join("tests/lives/no_exec.c"));
-    let launcher = world.compile("no-exec", &source.expect("a source file"), false, &[]);
-    let runs = world.command(&launcher).arg("true").status().expect("it runs");
+    let launcher = fixture.compile("no-exec", &source.expect("a source file"), false, &[]);
+    let runs = fixture.command(&launcher).arg("true").status().expect("it runs");
     if runs.code() == Some(77) {
         return skipped("seccomp filters are not available");
     }
-    for program in programs(&world).iter().take(1) {
+    for program in programs(&fixture).iter().take(1) {
         for way in &WAYS[2..] {
-            look(&world, *way, &[launcher.as_os_str(), program.as_os_str()]);
+            check_stacks(&fixture, *way, &[launcher.as_os_str(), program.as_os_str()]);
         }
     }
 }
 
 /// RUN threads that are cancelled (PTHREAD_CANCEL_ASYNCHRONOUS) while they emit: the C library
-/// unwinds from a handler. EXPECT that each ends as it should.
+/// unwinds from a handler. EXPECT that each ends normally.
 #[test]
 fn threads_may_be_cancelled_wherever_they_are_in_an_event() {
-    let world = World::new("session-cancelled");
-    for program in programs(&world) {
+    let fixture = Fixture::new("session-cancelled");
+    for program in programs(&fixture) {
         for (kind, filter) in WAYS {
             let about = format!("{} {kind} {filter}", program.display());
             let command = [program.as_os_str(), OsStr::new(kind), OsStr::new("cancel")];
-            let (cancelled, cleaned) = counts(&world, filter, &command, &about);
+            let (cancelled, cleaned) = counts(&fixture, filter, &command, &about);
             assert!(cancelled == cleaned && cancelled > 0, "{about}: {cancelled}, {cleaned}");
         }
     }

@@ -1,7 +1,7 @@
 //! Sessions of root over several users: `trackway session create --user NAME|UID|all`.
 //!
-//! The folder of windows is as /dev/shm is: anybody may make files there, and remove his own. The
-//! users have numbers that nobody has.
+//! The folder of windows has the mode of /dev/shm: every user may make files there, and remove only
+//! own files. The user ids belong to no account.
 //!
 //! Longer than 600 lines: the tests share users, their windows and their programs.
 
@@ -16,7 +16,9 @@ use trackway_tests::steps::{Running, Steps, is_running, send, wait_for};
 use trackway_tests::{build_dir, has, is_root, skipped};
 
 use crate::live::Follower;
-use crate::place::{Bursts, Numbers, Place, assert_none_there, assert_there, told};
+use crate::session_test::{
+    Bursts, Numbers, SessionTest, assert_none_there, assert_there, result_of,
+};
 
 const ANN: u32 = 65_531;
 const BOB: u32 = 65_532;
@@ -24,24 +26,25 @@ const EVE: u32 = 65_533;
 /// Events of a burst, and of programs that run once.
 const BURST: u64 = 200;
 
-/// A place where several users are.
+/// A fixture with several users.
 struct Users {
-    place: Place,
+    test: SessionTest,
 }
 
 impl Users {
-    /// `None`, said so: there cannot be several here.
+    /// Makes a fixture of several users; returns `None`, after printing the reason, where that is
+    /// impossible.
     fn new(name: &str) -> Option<Self> {
         if !is_root() || !has("setpriv") {
             skipped("only root has sessions over several users");
             return None;
         }
-        let place = Place::new(name);
-        for path in [place.world.window_dir(), place.world.path("").as_path()] {
+        let test = SessionTest::new(name);
+        for path in [test.fixture.window_dir(), test.fixture.path("").as_path()] {
             fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).expect("ours");
         }
-        let users = Self { place };
-        for path in [&build_dir().join("libtrackway.so"), &users.place.emitter] {
+        let users = Self { test };
+        for path in [&build_dir().join("libtrackway.so"), &users.test.emitter] {
             let read = users.as_user(ANN, "test").arg("-r").arg(path).status();
             if !read.is_ok_and(|status| status.success()) {
                 skipped("what was built is not readable by other users");
@@ -51,33 +54,33 @@ impl Users {
         Some(users)
     }
 
-    /// A command as another user.
+    /// Returns a command as another user.
     fn as_user(&self, uid: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = self.place.world.command("setpriv");
+        let mut command = self.test.fixture.command("setpriv");
         command.arg(format!("--reuid={uid}")).arg(format!("--regid={uid}"));
         command.args(["--clear-groups", "--inh-caps=-all"]).arg(program);
         command
     }
 
-    /// `trackway LINE` as another user, whose sockets are elsewhere.
+    /// Returns `trackway LINE` as another user, whose sockets are elsewhere.
     fn trackway_as(&self, uid: u32, line: &str) -> Output {
-        let run = self.place.world.path(&format!("run-{uid}"));
+        let run = self.test.fixture.path(&format!("run-{uid}"));
         let mut command = self.as_user(uid, build_dir().join("trackway"));
         command.env("TRACKWAY_RUN_DIR", run).args(line.split_whitespace());
         command.output().expect("setpriv runs")
     }
 
-    /// The program that counts, as another user. Its streams begin at the user's number's last
-    /// digits, so that each user has his own.
+    /// Returns the program that counts, as another user. Its streams begin at the last digits of
+    /// the user's id, so that each user has separate ones.
     fn program(&self, uid: u32, mode: &str) -> (Steps, Command) {
         self.program_of(uid, mode, BURST)
     }
 
-    /// The same, with another argument than how much it counts at a time.
+    /// Does the same with an argument other than the number of steps at a time.
     fn program_of(&self, uid: u32, mode: &str, argument: u64) -> (Steps, Command) {
-        let steps = self.place.steps_from(stream_of(uid));
+        let steps = self.test.steps_from(stream_of(uid));
         fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("ours");
-        let mut command = self.as_user(uid, &self.place.emitter);
+        let mut command = self.as_user(uid, &self.test.emitter);
         command.args([mode, &argument.to_string()]).env("STEPS", steps.path());
         (steps, command)
     }
@@ -89,22 +92,22 @@ impl Users {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// The program with its first burst behind it, as another user.
+    /// Starts the program as another user and waits for its first burst.
     fn bursts(&self, uid: u32) -> Bursts {
         let (steps, mut program) = self.program(uid, "bursts");
         Bursts::begin(steps, &mut program)
     }
 
-    /// A user's window's file.
+    /// Returns a user's window's file.
     fn window(&self, uid: u32) -> PathBuf {
-        let folder = self.place.world.window_dir();
+        let folder = self.test.fixture.window_dir();
         let mine = fs::read_dir(folder).expect("a folder").flatten().find(|entry| {
             entry.file_name().to_string_lossy().starts_with(&format!("trackway-{uid}-v"))
         });
         mine.map_or_else(|| folder.join(self.window_name(uid)), |entry| entry.path())
     }
 
-    /// What a user's window is called; root's is there.
+    /// Returns the name of a user's window; root's window is in the same folder.
     fn window_name(&self, uid: u32) -> String {
         let root = self.window(0);
         let name = root.file_name().expect("a name").to_string_lossy();
@@ -116,9 +119,9 @@ impl Users {
         wait_for("the user's window", || self.users_of(session).contains_key(&uid));
     }
 
-    /// Users that a session records, with how many events there are of each.
+    /// Returns the users that a session records, with the number of events of each.
     fn users_of(&self, session: &str) -> BTreeMap<u32, u64> {
-        let status = self.place.status(session);
+        let status = self.test.status(session);
         let number = |value: &serde_json::Value| value.as_u64().expect("a number");
         let user = |user: &serde_json::Value| {
             (u32::try_from(number(&user["uid"])).expect("a user"), number(&user["recorded"]))
@@ -127,24 +130,24 @@ impl Users {
     }
 
     fn notices(&self, session: &str) -> String {
-        self.place.status(session)["notices"].to_string()
+        self.test.status(session)["notices"].to_string()
     }
 
-    /// Numbers in a trace, which must be in order of time.
+    /// Returns the numbers in a trace, which must be in order of time.
     fn numbers(&self, trace: &str) -> Numbers {
-        let text = self.place.world.print(&self.place.world.path(trace));
+        let text = self.test.fixture.print(&self.test.fixture.path(trace));
         let times: Vec<&str> = text.lines().filter_map(|line| line.get(..20)).collect();
         assert!(times.is_sorted(), "{text}");
-        self.place.numbers(trace)
+        self.test.numbers(trace)
     }
 
-    /// Folders of streams in a trace, as `UID/64-bit`.
+    /// Returns the folders of streams in a trace, as `UID/64-bit`.
     fn parts(&self, trace: &str) -> Vec<String> {
         let mut found = Vec::new();
         let below = |path: &Path| {
             fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
         };
-        for user in below(&self.place.world.path(trace).join("ust/uid")) {
+        for user in below(&self.test.fixture.path(trace).join("ust/uid")) {
             for part in below(&user) {
                 let names = [&user, &part].map(|path| path.file_name().expect("a name"));
                 found.push(names.map(|name| name.to_string_lossy().into_owned()).join("/"));
@@ -154,9 +157,9 @@ impl Users {
         found
     }
 
-    /// What recorders keep of parts that are not complete.
-    fn kept(&self) -> usize {
-        let entries = fs::read_dir(self.place.world.run_dir()).into_iter().flatten().flatten();
+    /// Returns the number of files in the run folder for parts that are not complete.
+    fn unfinished_parts(&self) -> usize {
+        let entries = fs::read_dir(self.test.fixture.run_dir()).into_iter().flatten().flatten();
         entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "part")).count()
     }
 }
@@ -171,52 +174,52 @@ fn assert_bursts(numbers: &Numbers, uid: u32, bursts: std::ops::Range<u64>) {
 }
 
 /// RUN create --user all; a program of one user before, of another after, and root's. EXPECT all of
-/// them in one trace, in order of time, and in the users' windows nothing of where that is.
+/// them in one trace, in order of time, and no path of the trace in the users' windows.
 #[test]
 fn all_users_are_recorded_whenever_they_come() {
     let Some(users) = Users::new("users-all") else { return };
     let mut ann = users.bursts(ANN);
-    users.place.ok("session create watch --user all -o trace");
+    users.test.ok("session create watch --user all -o trace");
     assert_eq!(users.users_of("watch").into_keys().collect::<Vec<_>>(), [0, ANN]);
     ann.next();
     let mut bob = users.bursts(BOB);
     users.wait_for("watch", BOB);
     for _ in 0..3 {
         ann.next();
-        users.place.emit("steps", 10);
+        users.test.emit("steps", 10);
         bob.next();
     }
-    let (text, _) = users.place.ok("session list");
+    let (text, _) = users.test.ok("session list");
     assert!(text.lines().any(|line| line.contains(" all ")), "{text}");
     wait_for("its next look", || users.users_of("watch")[&0] == 30);
-    let (text, _) = users.place.ok("session status watch");
+    let (text, _) = users.test.ok("session status watch");
     for line in ["  users     all", "  user      root (0): 30 events", "  user      65532: "] {
         assert!(text.contains(line), "{line}: {text}");
     }
     for uid in [ANN, BOB] {
         let window = fs::read(users.window(uid)).expect("root reads all");
-        let trace = users.place.world.path("trace");
+        let trace = users.test.fixture.path("trace");
         let trace = trace.to_str().expect("text").as_bytes();
         assert!(!window.windows(trace.len()).any(|bytes| bytes == trace), "{uid} knows where");
     }
-    let (_, talk) = users.place.ok("session destroy watch");
+    let (_, talk) = users.test.ok("session destroy watch");
     assert!(talk.contains("events recorded, 0 lost, 5 processes"), "{talk}");
     let numbers = users.numbers("trace");
     assert_bursts(&numbers, ANN, 1..5);
     assert_none_there(&numbers, stream_of(ANN), 0..BURST);
     assert_bursts(&numbers, BOB, 1..4);
-    assert_eq!(numbers[&crate::place::ONE].len(), 30);
+    assert_eq!(numbers[&crate::session_test::ONE].len(), 30);
     assert_eq!(users.parts("trace"), ["0/64-bit", "65531/64-bit", "65532/64-bit"]);
-    assert_eq!(users.kept(), 0);
+    assert_eq!(users.unfinished_parts(), 0);
     drop((ann, bob));
 }
 
 /// RUN create with two users by number, who have run nothing yet. EXPECT every event of theirs from
-/// the first on, windows that are theirs alone, and nothing of a third.
+/// the first on, windows that belong to them, and no events of a third user.
 #[test]
 fn named_users_are_recorded_from_their_first_event() {
     let Some(users) = Users::new("users-named") else { return };
-    users.place.ok(&format!("session create two --user {ANN},{BOB} -o trace"));
+    users.test.ok(&format!("session create two --user {ANN},{BOB} -o trace"));
     for uid in [ANN, BOB] {
         let status = fs::metadata(users.window(uid)).expect("it was made");
         assert_eq!((status.uid(), status.permissions().mode() & 0o777), (uid, 0o600));
@@ -224,26 +227,26 @@ fn named_users_are_recorded_from_their_first_event() {
     for uid in [ANN, BOB, EVE] {
         users.emit(uid);
     }
-    users.place.emit("steps", 10);
+    users.test.emit("steps", 10);
     let expected = BTreeMap::from([(ANN, BURST), (BOB, BURST)]);
     wait_for("its next look", || users.users_of("two") == expected);
-    users.place.ok("session destroy two");
+    users.test.ok("session destroy two");
     let numbers = users.numbers("trace");
     assert_eq!(numbers.keys().copied().collect::<Vec<_>>(), [ANN, BOB].map(stream_of));
     for uid in [ANN, BOB] {
         assert_bursts(&numbers, uid, 0..1);
     }
     // A session's user may be root itself, by name.
-    users.place.ok("session create own --user root -o own");
+    users.test.ok("session create own --user root -o own");
     users.emit(ANN);
-    users.place.emit("steps", 10);
-    users.place.ok("session destroy own");
+    users.test.emit("steps", 10);
+    users.test.ok("session destroy own");
     assert_eq!(users.parts("own"), ["0/64-bit"]);
-    assert_eq!(users.numbers("own")[&crate::place::ONE].len(), 10);
+    assert_eq!(users.numbers("own")[&crate::session_test::ONE].len(), 10);
 }
 
-/// RUN create for others, and for all, as an ordinary user; and for somebody who is not there.
-/// EXPECT a refusal that says why, and nothing left; that the user himself is no other.
+/// RUN create as an ordinary user: for another user, for all, for a user that does not exist, and
+/// for the same user. EXPECT a refusal with the reason and no remains, except for the same user.
 #[test]
 fn only_root_records_others() {
     let Some(users) = Users::new("users-refused") else { return };
@@ -254,52 +257,52 @@ fn only_root_records_others() {
         ("65532", "only root may record the programs of '65532'"),
         ("nobody-of-this-name", "there is no user 'nobody-of-this-name'"),
     ] {
-        let (is_success, text, talk) = told(&users.trackway_as(ANN, &line(user)));
+        let (is_success, text, talk) = result_of(&users.trackway_as(ANN, &line(user)));
         assert!(!is_success && text.is_empty() && talk.contains(why), "{user}: {talk}");
         assert!(why.starts_with("there") || talk.contains("\n  sudo "), "{talk}");
-        assert!(!users.place.world.path("mine").exists(), "{user}");
+        assert!(!users.test.fixture.path("mine").exists(), "{user}");
     }
-    let talk = users.place.refused("session create mine --user nobody-of-this-name -o mine");
+    let talk = users.test.refused("session create mine --user nobody-of-this-name -o mine");
     assert!(talk.contains("there is no user"), "{talk}");
-    let (is_success, _, talk) = told(&users.trackway_as(ANN, &line(&ANN.to_string())));
+    let (is_success, _, talk) = result_of(&users.trackway_as(ANN, &line(&ANN.to_string())));
     assert!(is_success, "{talk}");
     users.emit(ANN);
-    let (is_success, _, talk) = told(&users.trackway_as(ANN, "session destroy mine"));
+    let (is_success, _, talk) = result_of(&users.trackway_as(ANN, "session destroy mine"));
     assert!(is_success && talk.contains(&format!("{BURST} events recorded")), "{talk}");
 }
 
-/// RUN event off and on, channel set and add, stop, start, clear, snapshot; a user who comes after
-/// each. EXPECT that it is so for all, whenever they come.
+/// RUN event off and on, channel set and add, stop, start, clear, snapshot; and a new user after
+/// each. EXPECT that the change applies to all, whenever they come.
 #[test]
-fn what_changes_changes_for_all_and_for_those_who_come() {
+fn changes_apply_to_present_and_later_users() {
     let Some(users) = Users::new("users-changes") else { return };
-    let place = &users.place;
-    place.ok(&format!("session create all --user {ANN},{BOB} -o trace"));
-    place.ok("event off all life:*");
+    let test = &users.test;
+    test.ok(&format!("session create all --user {ANN},{BOB} -o trace"));
+    test.ok("event off all life:*");
     users.emit(ANN);
-    place.ok("session create late --user all --no-start -o late");
-    place.ok("event off late life:*");
-    place.ok("session start late");
-    place.ok("event on all life:*");
-    place.ok("channel set all channel0 --context vpid,procname");
-    place.ok("channel add all more --on life:*");
+    test.ok("session create late --user all --no-start -o late");
+    test.ok("event off late life:*");
+    test.ok("session start late");
+    test.ok("event on all life:*");
+    test.ok("channel set all channel0 --context vpid,procname");
+    test.ok("channel add all more --on life:*");
     let mut bob = users.bursts(BOB);
-    place.ok("session stop all");
+    test.ok("session stop all");
     bob.next();
-    place.ok("session start all");
+    test.ok("session start all");
     bob.next();
-    place.ok("channel remove all more");
+    test.ok("channel remove all more");
     bob.next();
     let eve = users.bursts(EVE);
     users.wait_for("late", EVE);
     let mut eve = eve;
     eve.next();
-    place.ok("event on late life:*");
+    test.ok("event on late life:*");
     eve.next();
-    place.ok("channel set late channel0 --context procname");
+    test.ok("channel set late channel0 --context procname");
     eve.next();
-    place.ok("session destroy all");
-    place.ok("session destroy late");
+    test.ok("session destroy all");
+    test.ok("session destroy late");
     let numbers = users.numbers("trace");
     let of_bob = &numbers[&stream_of(BOB)];
     assert!(!numbers.contains_key(&stream_of(ANN)), "its events were off");
@@ -308,7 +311,7 @@ fn what_changes_changes_for_all_and_for_those_who_come() {
         of_bob.iter().filter(|number| range.contains(number)).count() as u64 / BURST
     };
     assert_eq!([0, 1, 2, 3].map(times), [2, 0, 2, 1], "by one channel, or two");
-    let text = place.world.print(&place.world.path("trace"));
+    let text = test.fixture.print(&test.fixture.path("trace"));
     assert!(
         text.lines().all(|line| !line.contains(&stream_of(BOB).to_string())
             || line.contains("procname = \"emitter\"")
@@ -325,34 +328,34 @@ fn what_changes_changes_for_all_and_for_those_who_come() {
 #[test]
 fn a_snapshot_has_all_users() {
     let Some(users) = Users::new("users-snapshot") else { return };
-    users.place.ok(&format!("session create all --user {ANN},{BOB} --flight-recorder -o flight"));
+    users.test.ok(&format!("session create all --user {ANN},{BOB} --flight-recorder -o flight"));
     users.emit(ANN);
     users.emit(BOB);
-    let (folder, talk) = users.place.ok("session snapshot all");
+    let (folder, talk) = users.test.ok("session snapshot all");
     assert!(talk.contains(&format!("{} events", 2 * BURST)), "{talk}");
     assert!(folder.trim().ends_with("flight/snapshot-1"), "{folder}");
     let numbers = users.numbers("flight/snapshot-1");
     assert_bursts(&numbers, ANN, 0..1);
     assert_bursts(&numbers, BOB, 0..1);
-    users.place.ok("session clear all");
+    users.test.ok("session clear all");
     users.emit(BOB);
-    let (_, talk) = users.place.ok("session snapshot all");
+    let (_, talk) = users.test.ok("session snapshot all");
     assert!(talk.contains(&format!("{BURST} events")), "{talk}");
-    users.place.ok("session destroy all");
+    users.test.ok("session destroy all");
     assert_eq!(users.parts("flight/snapshot-2"), ["65531/64-bit", "65532/64-bit"]);
-    assert_eq!(users.kept(), 0);
+    assert_eq!(users.unfinished_parts(), 0);
 }
 
-/// RUN a session over two users while the trace of one cannot be written, because a folder of it is
-/// not there, and until it is. EXPECT that the other, whose buffers are filled several times as
-/// often as a trace that cannot be written is tried again, loses little or nothing; that it is said
-/// of whom events are lost, and when no more.
+/// RUN a session over two users while the trace of one cannot be written, because one of its
+/// folders is missing, and until it can. EXPECT that the other, whose buffers are filled several
+/// times as often as the recorder retries, loses little or nothing; and messages about whose events
+/// are lost, and when no more are.
 #[test]
 fn a_trace_that_cannot_be_written_delays_no_other_user() {
     let Some(users) = Users::new("users-stalled") else { return };
     let sizes = "--buffer-size 16K --sub-buffers 2";
-    users.place.ok(&format!("session create all --user {ANN},{EVE} {sizes} -o trace"));
-    let index = users.place.world.path(&format!("trace/ust/uid/{EVE}/64-bit/index"));
+    users.test.ok(&format!("session create all --user {ANN},{EVE} {sizes} -o trace"));
+    let index = users.test.fixture.path(&format!("trace/ust/uid/{EVE}/64-bit/index"));
     let away = index.with_file_name("away");
     fs::rename(&index, &away).expect("ours");
     users.emit(EVE);
@@ -369,44 +372,45 @@ fn a_trace_that_cannot_be_written_delays_no_other_user() {
         users.notices("all").contains("user 65533: events are written again")
     });
     assert_eq!(users.notices("all").matches(stalled).count(), 1, "said once");
-    users.place.ok("session destroy all");
+    users.test.ok("session destroy all");
     let (there, emitted) =
         (users.numbers("trace")[&stream_of(ANN)].len() as u64, steps.counts().emitted());
     assert!(there > emitted / 10 * 9, "{there} of {emitted}");
     assert_bursts(&users.numbers("trace"), EVE, 0..1);
 }
 
-/// RUN snapshot of a session over two users, the trace of one of whom was removed; of both. EXPECT
-/// the one in a snapshot that says who is missing, and can be read; a refusal where none is left.
+/// RUN snapshot of a session over two users, after the trace of one was removed; of both. EXPECT
+/// the other in a snapshot that names the missing user, and can be read; a refusal where none is
+/// left.
 #[test]
 fn a_snapshot_has_all_users_that_can_be_in_it() {
     let Some(users) = Users::new("users-snapshot-some") else { return };
-    users.place.ok(&format!("session create all --user {ANN},{EVE} --flight-recorder -o flight"));
-    let part = |uid: u32| users.place.world.path(&format!("flight/ust/uid/{uid}/64-bit"));
+    users.test.ok(&format!("session create all --user {ANN},{EVE} --flight-recorder -o flight"));
+    let part = |uid: u32| users.test.fixture.path(&format!("flight/ust/uid/{uid}/64-bit"));
     fs::remove_dir_all(part(EVE)).expect("ours");
     users.emit(ANN);
     users.emit(EVE);
-    let (_, talk) = users.place.ok("session snapshot all");
+    let (_, talk) = users.test.ok("session snapshot all");
     assert!(talk.contains("trackway: user 65533 is not in it: cannot "), "{talk}");
     assert!(talk.contains(&format!("{BURST} events")), "{talk}");
     assert_bursts(&users.numbers("flight/snapshot-1"), ANN, 0..1);
     assert_eq!(users.parts("flight/snapshot-1"), ["65531/64-bit"]);
-    let talk = users.place.refused("session destroy all");
+    let talk = users.test.refused("session destroy all");
     assert!(talk.contains("its folder was removed"), "{talk}");
-    users.place.ok(&format!("session create one --user {EVE} --flight-recorder -o one"));
-    fs::remove_dir_all(users.place.world.path("one/ust")).expect("ours");
+    users.test.ok(&format!("session create one --user {EVE} --flight-recorder -o one"));
+    fs::remove_dir_all(users.test.fixture.path("one/ust")).expect("ours");
     users.emit(EVE);
-    let talk = users.place.refused("session snapshot one");
+    let talk = users.test.refused("session snapshot one");
     assert!(talk.contains("its folder was removed"), "{talk}");
 }
 
-/// RUN programs of two users that ask for snapshots, one of them twice at once. EXPECT one for
-/// each, the other's without a wait, and the one that came too soon later.
+/// RUN programs of two users that request snapshots, one of them twice at once. EXPECT one for
+/// each, the other's without a wait, and the early one later.
 #[test]
 fn users_ask_for_snapshots_beside_each_other() {
     let Some(users) = Users::new("users-snapshots") else { return };
-    users.place.ok(&format!("session create all --user {ANN},{BOB} --flight-recorder -o flight"));
-    let snapshots = || users.place.status("all")["snapshots"].as_u64().expect("a number");
+    users.test.ok(&format!("session create all --user {ANN},{BOB} --flight-recorder -o flight"));
+    let snapshots = || users.test.status("all")["snapshots"].as_u64().expect("a number");
     let ask = |uid: u32| {
         let (_, mut program) = users.program(uid, "snapshot");
         let output = program.output().expect("setpriv runs");
@@ -419,18 +423,19 @@ fn users_ask_for_snapshots_beside_each_other() {
     wait_for("the other user's", || snapshots() == 2);
     assert_bursts(&users.numbers("flight/snapshot-2"), BOB, 0..1);
     wait_for("the one that came too soon", || snapshots() == 3);
-    users.place.ok("session destroy all");
-    assert!(!users.place.world.path("flight/snapshot-4").exists());
+    users.test.ok("session destroy all");
+    assert!(!users.test.fixture.path("flight/snapshot-4").exists());
 }
 
-/// RUN --user all while a user truncates his window, removes it, and runs another program. EXPECT
-/// that he is let go, and said so, that nobody else notices, and that his new window is recorded.
+/// RUN --user all while a user truncates their window, removes it, and runs another program. EXPECT
+/// a message that the recorder released the window, no effect on other users, and that the new
+/// window is recorded.
 #[test]
-fn who_truncates_his_window_is_let_go_and_the_others_are_not() {
+fn a_truncated_window_is_released_and_others_are_not() {
     let Some(users) = Users::new("users-truncated") else { return };
     let mut bob = users.bursts(BOB);
     users.emit(EVE);
-    users.place.ok("session create all --user all -o trace");
+    users.test.ok("session create all --user all -o trace");
     users.emit(EVE);
     wait_for("the user's events", || users.users_of("all")[&EVE] == BURST);
     let window = users.window(EVE);
@@ -446,7 +451,7 @@ fn who_truncates_his_window_is_let_go_and_the_others_are_not() {
     users.wait_for("all", EVE);
     eve.next();
     bob.next();
-    users.place.ok("session destroy all");
+    users.test.ok("session destroy all");
     let numbers = users.numbers("trace");
     assert_bursts(&numbers, BOB, 1..3);
     assert_bursts(&numbers, EVE, 1..2);
@@ -455,20 +460,20 @@ fn who_truncates_his_window_is_let_go_and_the_others_are_not() {
 }
 
 /// RUN --user all where a user's window is garbage, another's file, a link, a FIFO, a folder, or
-/// open to all, from the beginning and made later. EXPECT that these are passed over, that nothing
-/// behind the link changes, and that the others are recorded.
+/// open to all, from the beginning and made later. EXPECT that these are skipped, that the link's
+/// target does not change, and that the others are recorded.
 #[test]
-fn what_is_no_window_is_passed_over() {
+fn files_that_are_no_windows_are_skipped() {
     let Some(users) = Users::new("users-garbage") else { return };
-    users.place.ok("session create first --user root -o first"); // so that the name is known
-    users.place.ok("session destroy first");
-    let secret = users.place.world.path("secret");
+    users.test.ok("session create first --user root -o first"); // so that the name is known
+    users.test.ok("session destroy first");
+    let secret = users.test.fixture.path("secret");
     fs::write(&secret, vec![7; 4 << 20]).expect("ours");
     let random = |length: usize| {
         let mut random = Random::new(5);
         (0..length).map(|_| random.below(256) as u8).collect::<Vec<_>>()
     };
-    let folder = users.place.world.window_dir();
+    let folder = users.test.fixture.window_dir();
     // They appear whole, as windows do.
     let window = |uid: u32| folder.join(format!("made-{uid}"));
     let put = |uid: u32, bytes: &[u8], owner: u32, mode: u32| {
@@ -486,7 +491,7 @@ fn what_is_no_window_is_passed_over() {
         assert!(fifo.expect("mkfifo runs").success());
         chown(window(first + 5), Some(first + 5), None).expect("root may");
         fs::create_dir(window(first + 6)).expect("a folder");
-        // With the marks of one, and nonsense behind them.
+        // With the marks of a window, and nonsense after them.
         fs::copy(users.window(0), window(first + 7)).expect("a copy");
         let file = fs::OpenOptions::new().write(true).open(window(first + 7)).expect("ours");
         file.write_all_at(&random(1 << 20), 4096).expect("written");
@@ -496,9 +501,9 @@ fn what_is_no_window_is_passed_over() {
         }
     };
     make(60_000);
-    users.place.ok("session create all --user all -o trace");
+    users.test.ok("session create all --user all -o trace");
     make(60_100);
-    users.place.ok(&format!("channel add all more --on {}", "nothing:*"));
+    users.test.ok(&format!("channel add all more --on {}", "nothing:*"));
     users.emit(ANN);
     users.wait_for("all", ANN);
     users.emit(ANN);
@@ -508,21 +513,21 @@ fn what_is_no_window_is_passed_over() {
         let opened = format!("user {} is not recorded: cannot use the window", uid + 3);
         assert!(notices.contains(&opened), "{notices}");
     }
-    users.place.ok("session destroy all");
+    users.test.ok("session destroy all");
     let there = users.numbers("trace")[&stream_of(ANN)].len() as u64;
     assert!(there >= BURST, "{there}");
     assert_eq!(fs::read(&secret).expect("ours"), vec![7; 4 << 20]);
 }
 
-/// RUN --user all while a user writes over his window without end, and another keeps his locked.
-/// EXPECT that the recorder goes on, answers, and has all of the third.
+/// RUN --user all while one user overwrites their window without end, and another keeps theirs
+/// locked. EXPECT that the recorder goes on, answers, and has all events of the third user.
 #[test]
-fn who_writes_over_his_window_or_locks_it_harms_himself_alone() {
+fn an_overwritten_or_locked_window_harms_only_its_user() {
     let Some(users) = Users::new("users-scribble") else { return };
     let mut ann = users.bursts(ANN);
     users.emit(BOB);
     users.emit(EVE);
-    users.place.ok("session create all --user all -o trace");
+    users.test.ok("session create all --user all -o trace");
     let lock = users.as_user(EVE, "flock").arg(users.window(EVE)).args(["sleep", "40"]).spawn();
     let mut lock = lock.expect("flock runs");
     let script = "while :; do dd if=/dev/urandom of=\"$0\" bs=64k count=40 conv=notrunc; done";
@@ -532,188 +537,192 @@ fn who_writes_over_his_window_or_locks_it_harms_himself_alone() {
     for round in 0..8 {
         ann.next();
         match round % 4 {
-            0 => users.place.ok("channel set all channel0 --context vpid"),
-            1 => users.place.ok("event off all other:*"),
-            2 => users.place.ok("channel set all channel0 --context vtid"),
-            _ => users.place.ok("event on all other:*"),
+            0 => users.test.ok("channel set all channel0 --context vpid"),
+            1 => users.test.ok("event off all other:*"),
+            2 => users.test.ok("channel set all channel0 --context vtid"),
+            _ => users.test.ok("event on all other:*"),
         };
     }
     assert!(scribble.runs());
     scribble.signal(libc::SIGKILL);
-    let (_, talk) = users.place.ok("session destroy all");
+    let (_, talk) = users.test.ok("session destroy all");
     lock.kill().expect("it sleeps");
     lock.wait().expect("it ends");
     let numbers = {
-        // What the one wrote over is his; readers say so.
-        let mut print = users.place.command("print trace");
-        let (_, text, _) = told(&print.output().expect("trackway runs"));
-        crate::place::numbers_of(&text)
+        // The overwritten data is the user's own; readers report it.
+        let mut print = users.test.command("print trace");
+        let (_, text, _) = result_of(&print.output().expect("trackway runs"));
+        crate::session_test::numbers_of(&text)
     };
     assert_bursts(&numbers, ANN, 1..9);
     assert!(talk.contains("events recorded"), "{talk}");
     drop(ann);
 }
 
-/// RUN channel add and set where a user's window has no slot left, because he has sessions of his
-/// own; and set once they have gone. EXPECT that it is done for the other, said of the one, who
-/// goes on with what he had, without a loss, and has the next change.
+/// RUN channel add and set where a user's window has no slot left, because the user has other
+/// sessions; and set once they have gone. EXPECT that the change takes effect for the other user,
+/// with a message about the first, who keeps the old configuration without a loss and gets the next
+/// change.
 #[test]
-fn who_has_no_room_for_a_change_goes_on_as_he_was() {
+fn a_user_without_room_for_a_change_goes_on_unchanged() {
     let Some(users) = Users::new("users-no-slot") else { return };
-    let place = &users.place;
-    place.ok(&format!("session create all --user {ANN},{EVE} --context none -o trace"));
+    let test = &users.test;
+    test.ok(&format!("session create all --user {ANN},{EVE} --context none -o trace"));
     let (mut ann, mut eve) = (users.bursts(ANN), users.bursts(EVE));
-    let theirs = |line: &str| told(&users.trackway_as(EVE, line));
+    let theirs = |line: &str| result_of(&users.trackway_as(EVE, line));
     assert!(theirs("session create mine --on nothing:* -o mine").0);
     let mut channels = 1;
     while theirs(&format!("channel add mine more{channels} --on nothing:*")).0 {
         channels += 1;
     }
     assert_eq!(channels, 31);
-    place.ok("channel add all more --on nothing:*");
+    test.ok("channel add all more --on nothing:*");
     assert!(users.notices("all").contains("not done for user 65533: the window has no place"));
     ann.next();
     eve.next();
-    place.ok("channel set all channel0 --context vpid");
+    test.ok("channel set all channel0 --context vpid");
     ann.next();
     eve.next();
-    place.ok("event off all nothing:* --channel more");
+    test.ok("event off all nothing:* --channel more");
     assert!(theirs("session destroy mine").0);
-    place.ok("channel set all channel0 --context procname");
+    test.ok("channel set all channel0 --context procname");
     ann.next();
     eve.next();
-    place.ok("channel remove all more");
-    let (_, talk) = place.ok("session destroy all");
+    test.ok("channel remove all more");
+    let (_, talk) = test.ok("session destroy all");
     assert!(talk.contains(" 0 lost"), "{talk}");
     let numbers = users.numbers("trace");
     for uid in [ANN, EVE] {
         assert_bursts(&numbers, uid, 0..4);
         assert_eq!(numbers[&stream_of(uid)].len() as u64, 4 * BURST, "each once");
         let part = format!("trace/ust/uid/{uid}");
-        let text = place.world.print(&place.world.path(&part));
+        let text = test.fixture.print(&test.fixture.path(&part));
         let with = |context: &str| text.lines().filter(|line| line.contains(context)).count();
         let of_vpid = if uid == ANN { BURST } else { 0 };
         assert_eq!(with("{ vpid = ") as u64, of_vpid, "{uid}");
         assert_eq!(with("procname = \"emitter\"") as u64, BURST, "{uid}");
     }
-    assert_eq!(users.kept(), 0);
+    assert_eq!(users.unfinished_parts(), 0);
     drop((ann, eve));
 }
 
 /// RUN kill -9 of the recorder; recover as one of the users, then as root, twice. EXPECT that the
-/// user changes nothing, that root's completes everybody's, and that then there is nothing to do.
+/// user changes nothing, that root completes the parts of all users, and that then nothing is left
+/// to do.
 #[test]
-fn what_a_killed_recorder_left_is_completed_by_root_alone() {
+fn only_root_completes_the_remains_of_a_killed_recorder() {
     let Some(users) = Users::new("users-killed") else { return };
-    let place = &users.place;
-    place.ok(&format!("session create all --user root,{ANN},{BOB} -o trace"));
+    let test = &users.test;
+    test.ok(&format!("session create all --user root,{ANN},{BOB} -o trace"));
     for uid in [ANN, BOB] {
         users.emit(uid);
     }
-    place.emit("steps", 10);
-    let recorder = place.recorder_of("all");
+    test.emit("steps", 10);
+    let recorder = test.recorder_of("all");
     send(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
     let mut ann = users.bursts(ANN);
-    assert_eq!(users.kept(), 3);
-    assert_eq!(place.list()[0]["state"], "dead");
-    let (is_success, _, talk) = told(&users.trackway_as(ANN, "recover"));
+    assert_eq!(users.unfinished_parts(), 3);
+    assert_eq!(test.list()[0]["state"], "dead");
+    let (is_success, _, talk) = result_of(&users.trackway_as(ANN, "recover"));
     assert!(is_success && talk.contains("of another user's session"), "{talk}");
     let mine = "session create mine -o mine --on nothing:*";
-    let (is_success, _, talk) = told(&users.trackway_as(ANN, mine));
+    let (is_success, _, talk) = result_of(&users.trackway_as(ANN, mine));
     assert!(is_success && !talk.contains("recover"), "{talk}");
     ann.next();
-    let (_, talk) = place.ok("recover");
+    let (_, talk) = test.ok("recover");
     assert_eq!(talk.matches("recovered ").count(), 3, "{talk}");
-    assert!(users.kept() == 0 && place.list().is_empty());
+    assert!(users.unfinished_parts() == 0 && test.list().is_empty());
     let numbers = users.numbers("trace");
     for uid in [ANN, BOB] {
         assert_eq!(&numbers[&stream_of(uid)][..BURST as usize], (0..BURST).collect::<Vec<_>>());
     }
-    assert_eq!(numbers[&crate::place::ONE].len(), 10);
-    let (_, talk) = place.ok("recover");
+    assert_eq!(numbers[&crate::session_test::ONE].len(), 10);
+    let (_, talk) = test.ok("recover");
     assert!(talk.contains("nothing to recover"), "{talk}");
     drop(ann);
-    told(&users.trackway_as(ANN, "session destroy mine"));
+    result_of(&users.trackway_as(ANN, "session destroy mine"));
 }
 
 /// RUN kill -9 of the recorder; root's next session; and, of another, `recover DIR` of a trace that
-/// was moved, with what the recorder kept of it gone. EXPECT both complete.
+/// was moved, without the recorder's own data. EXPECT both complete.
 #[test]
 fn a_trace_of_several_users_is_recovered_in_passing_and_where_it_was_moved() {
     let Some(users) = Users::new("users-moved") else { return };
-    let place = &users.place;
+    let test = &users.test;
     for (trace, next) in [("first", "session create more -o more"), ("second", "recover moved")] {
-        place.ok(&format!("session create all --user {ANN},{BOB} -o {trace}"));
+        test.ok(&format!("session create all --user {ANN},{BOB} -o {trace}"));
         users.emit(ANN);
         users.emit(BOB);
-        let recorder = place.recorder_of("all");
+        let recorder = test.recorder_of("all");
         send(recorder.cast_signed(), libc::SIGKILL);
         wait_for("the recorder's end", || !is_running(recorder));
         let trace = match next.ends_with("moved") {
             true => {
-                let moved = place.world.path("moved");
-                fs::rename(place.world.path(trace), moved).expect("ours");
-                fs::remove_dir_all(place.world.run_dir()).expect("ours");
+                let moved = test.fixture.path("moved");
+                fs::rename(test.fixture.path(trace), moved).expect("ours");
+                fs::remove_dir_all(test.fixture.run_dir()).expect("ours");
                 "moved"
             }
             false => trace,
         };
-        let (_, talk) = place.ok(next);
+        let (_, talk) = test.ok(next);
         assert_eq!(talk.matches("recovered ").count(), 2, "{talk}");
         let numbers = users.numbers(trace);
         for uid in [ANN, BOB] {
             assert_bursts(&numbers, uid, 0..1);
         }
-        told(&place.run("session destroy more"));
+        result_of(&test.run("session destroy more"));
     }
 }
 
-/// RUN a session of a user's own whose path leads to what is root's; kill -9; recover as root.
-/// EXPECT that root follows no path from that window, and the user recovers his own.
+/// RUN a session of an ordinary user whose path leads to a file of root's; kill -9; recover as
+/// root. EXPECT that root follows no path from that window, and that the user can recover the
+/// session.
 #[test]
 fn root_follows_no_path_from_another_user_s_window() {
     let Some(users) = Users::new("users-path") else { return };
-    let (is_success, _, talk) = told(&users.trackway_as(EVE, "session create mine -o eve/trace"));
+    let (is_success, _, talk) =
+        result_of(&users.trackway_as(EVE, "session create mine -o eve/trace"));
     assert!(is_success, "{talk}");
     users.emit(EVE);
-    let (_, text, _) = told(&users.trackway_as(EVE, "session status mine --format json"));
+    let (_, text, _) = result_of(&users.trackway_as(EVE, "session status mine --format json"));
     let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let recorder = i32::try_from(status["pid"].as_u64().expect("a process")).expect("a process");
     send(recorder, libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder.cast_unsigned()));
     // What is root's, in its place.
-    users.place.ok("session create root -o root");
-    users.place.emit("steps", 10);
-    let world = |name: &str| users.place.world.path(name);
-    fs::rename(world("eve/trace"), world("eve/kept")).expect("root may");
-    symlink(world("root"), world("eve/trace")).expect("a link");
-    let (_, talk) = users.place.ok("recover");
+    users.test.ok("session create root -o root");
+    users.test.emit("steps", 10);
+    let fixture = |name: &str| users.test.fixture.path(name);
+    fs::rename(fixture("eve/trace"), fixture("eve/kept")).expect("root may");
+    symlink(fixture("root"), fixture("eve/trace")).expect("a link");
+    let (_, talk) = users.test.ok("recover");
     assert!(talk.contains("nothing to recover"), "{talk}");
-    users.place.ok("session destroy root");
-    assert_eq!(users.numbers("root")[&crate::place::ONE].len(), 10);
-    fs::remove_file(world("eve/trace")).expect("ours");
-    fs::rename(world("eve/kept"), world("eve/trace")).expect("root may");
-    let (is_success, _, talk) = told(&users.trackway_as(EVE, "recover"));
+    users.test.ok("session destroy root");
+    assert_eq!(users.numbers("root")[&crate::session_test::ONE].len(), 10);
+    fs::remove_file(fixture("eve/trace")).expect("ours");
+    fs::rename(fixture("eve/kept"), fixture("eve/trace")).expect("root may");
+    let (is_success, _, talk) = result_of(&users.trackway_as(EVE, "recover"));
     assert!(is_success && talk.contains(&format!("{BURST} more events")), "{talk}");
 }
 
-/// RUN a user who says in his window that less was written than was; kill -9; recover as root.
-/// EXPECT that what was written is there still.
+/// RUN a user whose window claims that less was written than was; kill -9; recover as root. EXPECT
+/// that the written data is still there.
 #[test]
-fn nobody_takes_back_what_is_written() {
+fn written_data_cannot_be_taken_back() {
     let Some(users) = Users::new("users-rewind") else { return };
-    let place = &users.place;
-    place.ok(&format!("session create all --user {EVE} -o trace"));
+    let test = &users.test;
+    test.ok(&format!("session create all --user {EVE} -o trace"));
     for _ in 0..3 {
         users.emit(EVE);
-        place.ok("session stop all"); // so that it is in the trace
-        place.ok("session start all");
+        test.ok("session stop all"); // so that it is in the trace
+        test.ok("session start all");
     }
-    let recorder = place.recorder_of("all");
+    let recorder = test.recorder_of("all");
     send(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
-    // Control lines begin behind the fixed part; what they count is zero in a new session.
+    // Control lines begin after the fixed part; their counters are zero in a new session.
     let window = fs::OpenOptions::new().read(true).write(true).open(users.window(EVE));
     let window = window.expect("root may");
     let mut bytes = vec![0; window.metadata().expect("its length").len() as usize];
@@ -724,18 +733,18 @@ fn nobody_takes_back_what_is_written() {
         // Progress: how long a stream's file is, and how many packets it has.
         let (file_bytes, packets) = (word(at), word(at + 8));
         let is_stream = file_bytes > 4096 && file_bytes < 1 << 20 && (3..20).contains(&packets);
-        if is_stream && is_length_of_a_stream(&place.world.path("trace"), file_bytes) {
+        if is_stream && is_length_of_a_stream(&test.fixture.path("trace"), file_bytes) {
             window.write_all_at(&[0; 16], at as u64).expect("written");
             rewound += 1;
         }
     }
     assert!(rewound > 0, "the window's layout is another");
-    place.ok("recover");
+    test.ok("recover");
     let numbers = users.numbers("trace");
     assert!(numbers[&stream_of(EVE)].len() as u64 >= 3 * BURST, "{numbers:?}");
 }
 
-/// Whether a file below a folder is so long.
+/// Returns true if a file below a folder has this length.
 fn is_length_of_a_stream(folder: &Path, bytes: u64) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| {
@@ -748,25 +757,25 @@ fn is_length_of_a_stream(folder: &Path, bytes: u64) -> bool {
 }
 
 /// RUN a program that root starts, and that becomes another user (docs/design/0004-privileges.md).
-/// EXPECT all of it, before and after, in the two users' parts.
+/// EXPECT all its events, before and after, in the two users' parts.
 #[test]
-fn who_gives_root_up_is_recorded_before_and_after() {
+fn a_program_that_gives_up_root_is_recorded_before_and_after() {
     let Some(users) = Users::new("users-drop") else { return };
-    let program = users.place.world.compile_file("lives/users.c", true, &[]);
-    let steps = users.place.steps_from(0);
+    let program = users.test.fixture.compile_file("lives/users.c", true, &[]);
+    let steps = users.test.steps_from(0);
     fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("ours");
-    users.place.ok("session create both --user root,65534 -o trace");
-    let mut command = users.place.world.command(&program);
+    users.test.ok("session create both --user root,65534 -o trace");
+    let mut command = users.test.fixture.command(&program);
     command.args(["drop", "500"]).env("STEPS", steps.path());
     let output = command.output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
-    let (_, talk) = users.place.ok("session destroy both");
+    let (_, talk) = users.test.ok("session destroy both");
     assert!(talk.contains("became another user"), "{talk}");
     let numbers = users.numbers("trace");
-    crate::place::assert_all_there(&numbers, &steps);
+    crate::session_test::assert_all_there(&numbers, &steps);
     let of = |part: &str| {
-        let part = users.place.world.path("trace/ust/uid").join(part);
-        crate::place::numbers_of(&users.place.world.print(&part))
+        let part = users.test.fixture.path("trace/ust/uid").join(part);
+        crate::session_test::numbers_of(&users.test.fixture.print(&part))
     };
     assert_eq!(of("0").into_keys().collect::<Vec<_>>(), [0]);
     assert!(!of("65534").contains_key(&0));
@@ -778,8 +787,8 @@ fn who_gives_root_up_is_recorded_before_and_after() {
 fn all_users_are_followed() {
     let Some(users) = Users::new("users-live") else { return };
     let mut ann = users.bursts(ANN);
-    users.place.ok("session create all --user all -o trace");
-    let mut follower = Follower::start(&mut users.place.command("print --follow all"));
+    users.test.ok("session create all --user all -o trace");
+    let mut follower = Follower::start(&mut users.test.command("print --follow all"));
     let count = |numbers: &Numbers, uid: u32| numbers.get(&stream_of(uid)).map_or(0, Vec::len);
     ann.next();
     follower.wait_until(|numbers| count(numbers, ANN) as u64 == BURST);
@@ -791,50 +800,51 @@ fn all_users_are_followed() {
         let of_bob = numbers.get(&stream_of(BOB)).and_then(|numbers| numbers.last());
         count(numbers, ANN) as u64 == 2 * BURST && of_bob == Some(&(2 * BURST - 1))
     });
-    users.place.ok("session destroy all");
+    users.test.ok("session destroy all");
     let (status, shown, talk) = follower.finish();
     assert_eq!((status, talk.as_str()), (Some(0), ""));
-    assert_eq!(crate::place::numbers_of(&shown), users.numbers("trace"));
+    assert_eq!(crate::session_test::numbers_of(&shown), users.numbers("trace"));
     drop((ann, bob));
 }
 
-/// RUN --user all; a user's window is removed while his program runs, which ends then, as when he
-/// logs out; he comes back. EXPECT both programs' events, and one part for him at a time.
+/// RUN --user all; a user's window is removed while a program of the user runs, which ends then, as
+/// at a logout; the user comes back. EXPECT both programs' events, and only one part for the user
+/// at a time.
 #[test]
-fn who_logs_out_and_comes_back_is_recorded_again() {
+fn a_user_who_logs_out_and_comes_back_is_recorded_again() {
     let Some(users) = Users::new("users-logout") else { return };
     let mut ann = users.bursts(ANN);
-    users.place.ok("session create all --user all -o trace");
+    users.test.ok("session create all --user all -o trace");
     ann.next();
     let window = users.window(ANN);
     fs::remove_file(&window).expect("root may");
     ann.next();
     drop(ann);
-    // What his programs had is written while the session goes on.
-    let first = users.place.world.path("trace/ust/uid/65531/64-bit");
+    // The events of the first window are written while the session goes on.
+    let first = users.test.fixture.path("trace/ust/uid/65531/64-bit");
     wait_for("its end", || first.join("trackway/complete").exists());
     let (steps, mut program) = users.program(ANN, "bursts");
     let mut again = Bursts::begin(steps, &mut program);
-    let second = users.place.world.path("trace/ust/uid/65531/64-bit-2");
+    let second = users.test.fixture.path("trace/ust/uid/65531/64-bit-2");
     wait_for("his next window", || second.join("metadata").exists());
     users.wait_for("all", ANN);
     again.next();
-    users.place.ok("session destroy all");
-    let of = |part: &Path| crate::place::numbers_of(&users.place.world.print(part));
+    users.test.ok("session destroy all");
+    let of = |part: &Path| crate::session_test::numbers_of(&users.test.fixture.print(part));
     assert_bursts(&of(&first), ANN, 1..3);
     assert_bursts(&of(&second), ANN, 1..2);
-    assert_eq!(users.kept(), 0);
+    assert_eq!(users.unfinished_parts(), 0);
 }
 
-/// RUN --user all where 10,000 names of windows are taken by what is not those users'. EXPECT that
-/// the recorder passes them over, and real ones behind them are recorded.
+/// RUN --user all where 10,000 names of windows belong to files of other users. EXPECT that the
+/// recorder skips them, and records real windows after them.
 #[test]
 fn many_names_delay_nobody_for_long() {
     let Some(users) = Users::new("users-many") else { return };
-    users.place.ok("session create first --user root -o first"); // so that the name is known
-    users.place.ok("session destroy first");
-    users.place.ok("session create all --user all -o trace");
-    let folder = users.place.world.window_dir();
+    users.test.ok("session create first --user root -o first"); // so that the name is known
+    users.test.ok("session destroy first");
+    users.test.ok("session create all --user all -o trace");
+    let folder = users.test.fixture.window_dir();
     let name = users.window_name(12_345);
     let squat = |first: u32| {
         for uid in first..first + 5000 {
@@ -848,7 +858,7 @@ fn many_names_delay_nobody_for_long() {
     squat(20_000);
     users.emit(BOB);
     users.wait_for("all", BOB);
-    users.place.ok("session destroy all");
+    users.test.ok("session destroy all");
     assert!(users.numbers("trace")[&stream_of(ANN)].len() as u64 >= BURST);
 }
 
@@ -857,16 +867,16 @@ fn many_names_delay_nobody_for_long() {
 #[test]
 fn users_are_saved_and_loaded() {
     let Some(users) = Users::new("users-saved") else { return };
-    users.place.ok(&format!("session create all --user {ANN} --user {BOB} -o trace"));
-    users.place.ok("session save all -o all.toml");
-    users.place.ok("session destroy all");
-    let text = fs::read_to_string(users.place.world.path("all.toml")).expect("a file");
+    users.test.ok(&format!("session create all --user {ANN} --user {BOB} -o trace"));
+    users.test.ok("session save all -o all.toml");
+    users.test.ok("session destroy all");
+    let text = fs::read_to_string(users.test.fixture.path("all.toml")).expect("a file");
     assert!(text.contains("users = [\"65531\", \"65532\"]"), "{text}");
-    users.place.ok("session load all.toml again");
+    users.test.ok("session load all.toml again");
     users.emit(BOB);
     let expected = BTreeMap::from([(ANN, 0), (BOB, BURST)]);
     wait_for("its next look", || users.users_of("again") == expected);
-    users.place.ok("session destroy again");
-    let talk = users.place.refused("record --config all.toml -- true");
+    users.test.ok("session destroy again");
+    let talk = users.test.refused("record --config all.toml -- true");
     assert!(talk.contains("has users"), "{talk}");
 }

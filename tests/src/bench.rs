@@ -1,4 +1,4 @@
-//! Suites of `trackway bench` in tests: run once, and what their results say of rows.
+//! Suites of `trackway bench` in tests: one run, and its results by row.
 
 use std::fs;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::{World, has, skipped};
+use crate::{Fixture, has, skipped};
 
-/// Runs a suite once, with these tracers or with all, in a command that is changed as the test
-/// needs it: its exit status, what it said, and its results.
+/// Runs a suite once, with these tracers or with all, in a command that the test changes as it
+/// needs. Returns its exit status, its messages, and its results.
 pub fn quick(
-    world: &World,
+    fixture: &Fixture,
     suite: &str,
     tracers: &str,
     change: impl FnOnce(&mut Command),
 ) -> (Option<i32>, String, Value) {
-    let out = world.path(&format!("results-{suite}"));
-    let mut command = world.trackway(&["bench", suite, "--quick", "--out"]);
+    let out = fixture.path(&format!("results-{suite}"));
+    let mut command = fixture.trackway(&["bench", suite, "--quick", "--out"]);
     command.arg(&out);
     if !tracers.is_empty() {
         command.args(["--tracers", tracers]);
@@ -31,47 +31,47 @@ pub fn quick(
     (status.code(), said, serde_json::from_str(&json).expect("JSON"))
 }
 
-/// Rows of a suite that is run once, as [`report`] has them.
-pub fn rows(world: &World, suite: &str, tracers: &str) -> Option<Vec<Value>> {
-    report(world, suite, tracers).map(|report| rows_of(&report, suite))
+/// Runs a suite once and returns its rows, as [`report`] has them.
+pub fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Vec<Value>> {
+    report(fixture, suite, tracers).map(|report| rows_of(&report, suite))
 }
 
-/// Results of a suite that is run once, in which nothing may fail; `None` if there is no compiler.
-pub fn report(world: &World, suite: &str, tracers: &str) -> Option<Value> {
+/// Runs a suite once, in which nothing may fail; returns its results, or `None` without a compiler.
+pub fn report(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Value> {
     if !has("cc") {
         skipped("no C compiler (cc) is installed");
         return None;
     }
-    let (code, said, report) = quick(world, suite, tracers, |_| ());
+    let (code, said, report) = quick(fixture, suite, tracers, |_| ());
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(report["is_partial"], false);
     Some(report)
 }
 
-/// Rows of a suite in results.
+/// Returns the rows of a suite in results.
 pub fn rows_of(report: &Value, suite: &str) -> Vec<Value> {
     report["suites"][suite]["rows"].as_array().expect("rows").clone()
 }
 
-/// Rows of a tracer: there is at least one.
+/// Returns the rows of a tracer, at least one.
 pub fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     let rows: Vec<&Value> = rows.iter().filter(|row| row["tracer"] == tracer).collect();
     assert!(!rows.is_empty(), "no row of {tracer}");
     rows
 }
 
-/// The row of a tracer in a case.
+/// Returns the row of a tracer in a case.
 pub fn row<'a>(rows: &'a [Value], tracer: &str, case: &str) -> &'a Value {
     let row = of(rows, tracer).into_iter().find(|row| row["case"] == case);
     row.unwrap_or_else(|| panic!("no row of {tracer}: {case}"))
 }
 
-/// A count of a row's.
+/// Returns a count of a row.
 pub fn number(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
 }
 
-/// Whether a row was measured; one that is absent must say why, and none may have failed.
+/// Returns true if a row was measured. Panics if the row failed, or is absent without a reason.
 pub fn is_measured(row: &Value) -> bool {
     if row["status"] == "absent" {
         assert!(row["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{row}");
@@ -89,8 +89,8 @@ pub fn is_accounted_for(row: &Value) {
     assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
 }
 
-/// Processes that have this folder for temporary files, and run a program of one of these names, or
-/// of any if there is none.
+/// Returns the number of processes that have this folder for temporary files, and run a program of
+/// one of these names; of any name if the list is empty.
 pub fn processes(folder: &Path, names: &[&str]) -> usize {
     let wanted = format!("TMPDIR={}", folder.display());
     let is_it = |pid: &Path| {
@@ -104,7 +104,7 @@ pub fn processes(folder: &Path, names: &[&str]) -> usize {
     entries.filter(|entry| is_it(&entry.path())).count()
 }
 
-/// Programs by scripts, to be found before all others.
+/// Writes scripts that are found before all other programs of their names.
 pub fn scripts(folder: &Path, programs: &[(&str, &str)]) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::create_dir(folder).expect("a folder");

@@ -10,7 +10,7 @@ use crate::skipped;
 pub struct Group(PathBuf);
 
 impl Group {
-    /// `None` (said so) where there can be none.
+    /// Makes a control group; returns `None`, after printing the reason, where that is impossible.
     pub fn new(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let mounted = mounts.lines().find_map(|line| {
@@ -31,23 +31,23 @@ impl Group {
         }
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// The same, as text.
+    /// Returns its folder, as text.
     pub fn path(&self) -> String {
         self.0.display().to_string()
     }
 
-    /// Moves a process there, or below; or out of it, to the first of all groups.
+    /// Moves a process into the group, or below; or out of it, to the root group.
     pub fn take(&self, pid: u32, to: &str) {
         let folder = if to == ".." { self.0.parent().expect("a group") } else { &self.0.join(to) };
         fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("it can be moved");
     }
 
-    /// A shell's words that move it there.
+    /// Returns the words with which a shell moves itself there.
     pub fn enter(&self, below: &str) -> String {
         format!("echo 0 > {}", self.0.join(below).join("cgroup.procs").display())
     }

@@ -1,7 +1,7 @@
-//! Programs that tests compile: once in a process, however many of its tests want the same one.
-//! Half of the time of some test programs went into the compiler.
+//! Programs that tests compile: each once in a process, for all of its tests. Otherwise some test
+//! programs spend half of their time in the compiler.
 //!
-//! They are kept as bytes: nothing is to be removed at the end.
+//! The programs are stored as bytes, so that nothing must be removed at the end.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,29 +10,29 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// All that a program is made of, besides what stays as it is while tests run: headers and
+/// Input of a compilation, without the parts that stay the same while tests run: headers and
 /// libraries of the checkout, and compilers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Recipe {
     pub(crate) compiler: String,
-    /// Name of the source file: it says the language, and is in what `__FILE__` says.
+    /// Name of the source file. It determines the language and the value of `__FILE__`.
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) is_linked: bool,
     pub(crate) flags: Vec<String>,
 }
 
-/// Programs that are kept. Who wants one that is being compiled waits for it.
-type Kept = HashMap<Recipe, Arc<OnceLock<Vec<u8>>>>;
+/// Compiled programs. A test that needs a program in compilation waits for it.
+type CompiledPrograms = HashMap<Recipe, Arc<OnceLock<Vec<u8>>>>;
 
 impl Recipe {
     /// Puts the program at `path`: by `compile`, which puts it there, if it is the first time.
     pub(crate) fn put(self, path: &Path, compile: impl FnOnce()) {
-        static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
-        let kept = KEPT.get_or_init(Mutex::default);
+        static PROGRAMS: OnceLock<Mutex<CompiledPrograms>> = OnceLock::new();
+        let programs = PROGRAMS.get_or_init(Mutex::default);
         // A test that fails while it compiles does not hold this lock.
         let program =
-            Arc::clone(kept.lock().expect("nothing fails in it").entry(self).or_default());
+            Arc::clone(programs.lock().expect("nothing fails in it").entry(self).or_default());
         let mut is_first = false;
         let bytes = program.get_or_init(|| {
             is_first = true;
@@ -45,8 +45,9 @@ impl Recipe {
     }
 }
 
-/// Writes a program that is to be run. Not in this process: a child of another thread's, between
-/// fork and exec, would have it open for writing, and nobody could run it meanwhile (ETXTBSY).
+/// Writes a program that a test will run. Another process does the writing: a child that another
+/// thread forks would keep the file open for writing until its exec, and every other exec of the
+/// file would fail meanwhile (ETXTBSY).
 fn write_program(path: &Path, bytes: &[u8]) {
     let script = r#"rm -f "$0" && cat >"$0" && chmod 755 "$0""#;
     let mut child = Command::new("sh")

@@ -1,8 +1,9 @@
 //! Helpers of the end-to-end tests: the built programs, run as a user runs them.
 //!
-//! Every test has a [`World`] of its own: a temporary folder, a folder of sessions, and a window
-//! folder in /dev/shm that nobody else uses, all removed when it goes, also when the test fails;
-//! recorders in the background end with it. Nothing here touches the user's own window or sessions.
+//! Every test has a [`Fixture`] of its own: a temporary folder, a folder of sessions, and a window
+//! folder in /dev/shm that no other test uses. Dropping the fixture removes all three and ends its
+//! background recorders, also when the test fails. No test touches the user's own window or
+//! sessions.
 
 pub mod bench;
 pub mod cgroup;
@@ -21,7 +22,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use compiled::Recipe;
 pub use trackway_testkit::{is_root, skipped, text};
 
-/// Where the sources are: this checkout, or the copy that `scripts/test` made for another user.
+/// Returns the folder of the sources: this checkout, or the copy that `scripts/test` made for
+/// another user.
 pub fn source_dir() -> PathBuf {
     match std::env::var_os("TRACKWAY_SOURCE_DIR") {
         Some(dir) => dir.into(),
@@ -29,7 +31,7 @@ pub fn source_dir() -> PathBuf {
     }
 }
 
-/// Where the built programs and libraries are.
+/// Returns the folder of the built programs and libraries.
 pub fn build_dir() -> PathBuf {
     match std::env::var_os("TRACKWAY_BUILD_DIR") {
         Some(dir) => dir.into(),
@@ -37,12 +39,13 @@ pub fn build_dir() -> PathBuf {
     }
 }
 
-/// How writers are to reserve in all recordings, if it was said: `TRACKWAY_TEST_RESERVE`.
+/// Returns the writer path that all recordings must use, if `TRACKWAY_TEST_RESERVE` names one.
 pub fn reserve() -> Option<String> {
     std::env::var("TRACKWAY_TEST_RESERVE").ok()
 }
 
-/// Whether they reserve as the paper's do: then this test, which needs more, is skipped.
+/// Returns true if all recordings use the lockless writer path. The test, which needs another path,
+/// is then skipped for the reason `because`.
 pub fn is_lockless(because: &str) -> bool {
     let is = reserve().is_some_and(|way| way == "lockless");
     if is {
@@ -51,28 +54,28 @@ pub fn is_lockless(because: &str) -> bool {
     is
 }
 
-/// Whether a program is installed.
+/// Returns true if a program is installed.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// Copies a program that is to be run. Not in this process: a child of another thread's, between
-/// fork and exec, would have the copy open for writing, and nobody could run it meanwhile
-/// (ETXTBSY).
+/// Copies a program that a test will run. Another process does the copying: a child that another
+/// thread forks would keep the copy open for writing until its exec, and every other exec of the
+/// copy would fail meanwhile (ETXTBSY).
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-p").arg(from).arg(to).status().expect("cp runs");
     assert!(status.success(), "cp {} {}", from.display(), to.display());
 }
 
-/// A test's own place.
-pub struct World {
+/// Folders of a test, which no other test uses.
+pub struct Fixture {
     dir: PathBuf,
     window: PathBuf,
 }
 
-impl World {
-    /// A new one.
+impl Fixture {
+    /// Makes the folders.
     pub fn new(name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -85,23 +88,24 @@ impl World {
         Self { dir, window }
     }
 
-    /// A path in the temporary folder.
+    /// Returns a path in the temporary folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// The folder of this world's window.
+    /// Returns the folder of this fixture's window.
     pub fn window_dir(&self) -> &Path {
         &self.window
     }
 
-    /// Where this world's sessions are asked; not there until something is recorded.
+    /// Returns the run folder of this fixture. It does not exist before the first recording.
     pub fn run_dir(&self) -> PathBuf {
         self.path("run")
     }
 
-    /// Ends what runs on in this world: recorders in the background, and what a failed test left.
-    /// It is known by the window's folder in its environment, which bears this process's id.
+    /// Ends the processes of this fixture: background recorders, and processes that a failed test
+    /// left. They have the window's folder, whose name contains this process's id, in their
+    /// environment.
     fn end_processes(&self) {
         let ours = format!("TRACKWAY_WINDOW_DIR={}", self.window.display());
         let is_ours = |pid: &u32| {
@@ -115,7 +119,8 @@ impl World {
         }
     }
 
-    /// A command in this world: its window, its folder, no tracing environment from outside.
+    /// Returns a command with this fixture's window and folder, and without an inherited tracing
+    /// environment.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -128,8 +133,8 @@ impl World {
         command
     }
 
-    /// `trackway` with these arguments, in this world. Whatever it records is reserved as
-    /// [`reserve`] says, so that the tests of one way are those of all (`make ways`).
+    /// Returns `trackway` with these arguments, in this fixture. Its recordings use the writer path
+    /// of [`reserve`], so that the same tests cover all writer paths (`make ways`).
     pub fn trackway<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = self.command(build_dir().join("trackway"));
         let mut arguments = arguments.iter().map(AsRef::as_ref).peekable();
@@ -142,7 +147,7 @@ impl World {
         command
     }
 
-    /// `trackway record OPTIONS -o trace -- COMMAND`, run to its end.
+    /// Runs `trackway record OPTIONS -o trace -- COMMAND` to its end.
     pub fn record<S: AsRef<OsStr>>(&self, options: &[&str], command: &[S]) -> Recording {
         let trace = self.path("trace");
         let mut recorder = self.trackway(&["record", "-o"]);
@@ -156,8 +161,8 @@ impl World {
         self.compile_with("cc", &format!("{name}.c"), text, linked, flags)
     }
 
-    /// The same by another compiler, of a source file of this name; the program is called as the
-    /// file without its extension.
+    /// Does the same with another compiler, and a source file of this name; the program has the
+    /// name of the file without its extension.
     pub fn compile_with(
         &self,
         compiler: &str,
@@ -180,7 +185,8 @@ impl World {
         program
     }
 
-    /// Whether a program may be another one because of what is in this world.
+    /// Returns true if a compiled program depends on headers of this fixture, so that the cache
+    /// must not share it.
     fn has_headers(&self) -> bool {
         let entries = fs::read_dir(&self.dir).expect("its folder").flatten();
         let is_header = |path: PathBuf| path.extension().is_some_and(|end| end == "h");
@@ -203,14 +209,15 @@ impl World {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Standard output of `trackway print` of a trace.
+    /// Returns the standard output of `trackway print` of a trace.
     pub fn print(&self, trace: &Path) -> String {
         let output = self.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Output of babeltrace2 for a trace, or `None` (said so) where it is not installed.
+    /// Returns the output of babeltrace2 for a trace, or `None`, after printing the reason, where
+    /// it is not installed.
     pub fn babeltrace(&self, trace: &Path) -> Option<Output> {
         if !has("babeltrace2") {
             skipped("babeltrace2 is not installed");
@@ -222,27 +229,29 @@ impl World {
     }
 }
 
-/// Whether babeltrace2's lines are ours. Version 2.0.4 shows an empty text as one that it has shown
-/// before, so such lines are compared up to it; so are those of system calls whose text babeltrace2
-/// does not take from the event of the return.
-pub fn are_lines_of_babeltrace(ours: &str, theirs: &str) -> bool {
+/// Returns true if two lists of printed lines agree as far as babeltrace2 is right. Version 2.0.4
+/// prints an empty string as the string that it printed before, so such lines are compared up to
+/// that string. The same holds for system calls whose strings babeltrace2 does not take from the
+/// exit event.
+pub fn are_lines_of_babeltrace(trackway: &str, babeltrace2: &str) -> bool {
     let lacks_text = |line: &str| {
         line.contains("syscall_entry_")
             && line.rsplit_once("incomplete = 0x").is_some_and(|(_, bits)| bits != "0 }")
     };
-    let is_same = |(ours, theirs): (&str, &str)| match ours.split_once(" = \"\"") {
-        Some((before, _)) => theirs.starts_with(before),
-        None if ours != theirs && lacks_text(theirs) => {
-            let fields = ours.rfind(" }, { ").unwrap_or(0);
-            let text = ours[fields..].find(" = \"").map(|at| fields + at);
-            text.is_some_and(|text| theirs.starts_with(&ours[..text]))
+    let is_same = |(trackway, babeltrace2): (&str, &str)| match trackway.split_once(" = \"\"") {
+        Some((before, _)) => babeltrace2.starts_with(before),
+        None if trackway != babeltrace2 && lacks_text(babeltrace2) => {
+            let fields = trackway.rfind(" }, { ").unwrap_or(0);
+            let text = trackway[fields..].find(" = \"").map(|at| fields + at);
+            text.is_some_and(|text| babeltrace2.starts_with(&trackway[..text]))
         }
-        None => ours == theirs,
+        None => trackway == babeltrace2,
     };
-    ours.lines().count() == theirs.lines().count() && ours.lines().zip(theirs.lines()).all(is_same)
+    trackway.lines().count() == babeltrace2.lines().count()
+        && trackway.lines().zip(babeltrace2.lines()).all(is_same)
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if self.run_dir().exists() {
             self.end_processes();
@@ -254,20 +263,20 @@ impl Drop for World {
     }
 }
 
-/// Whether the kernel's events can be recorded here; if not, that is said.
-pub fn has_kernel_events(world: &World) -> bool {
+/// Returns true if this machine can record kernel events; prints the reason if it cannot.
+pub fn has_kernel_events(fixture: &Fixture) -> bool {
     if !is_root() {
         skipped("only root records the kernel's events");
         return false;
     }
-    let output = world.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
+    let output = fixture.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
     if !output.status.success() {
         skipped("the kernel does not show its events here");
     }
     output.status.success()
 }
 
-/// What `trackway record` did.
+/// Result of `trackway record`: its trace, its output and its exit status.
 #[derive(Debug)]
 pub struct Recording {
     /// The trace folder.
@@ -292,13 +301,13 @@ pub struct Summary {
 }
 
 impl Recording {
-    /// Of what a recorder that wrote to `trace` left.
+    /// Collects the results of a recorder that wrote to `trace`.
     pub fn new(trace: PathBuf, output: Output) -> Self {
         let summary = Summary::parse(&String::from_utf8_lossy(&output.stderr));
         Self { trace, output, summary }
     }
 
-    /// Messages of the recorder (and of the program).
+    /// Returns the messages of the recorder (and of the program).
     pub fn messages(&self) -> String {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
@@ -331,7 +340,7 @@ impl Summary {
     }
 }
 
-/// Events that babeltrace2 says were discarded, from its messages.
+/// Returns the number of events that babeltrace2 reports as discarded in its messages.
 pub fn discarded_by_babeltrace(messages: &str) -> u64 {
     let mut sum = 0;
     for line in messages.lines() {

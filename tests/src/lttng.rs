@@ -1,48 +1,49 @@
-//! lttng-sessiond for a test: it lives in the test's folder as an ordinary user's (nobody's, if the
-//! test runs as root, whose daemon there can be only one of), and dies with the test.
+//! lttng-sessiond for a test. The daemon runs as an ordinary user with a home in the test's folder,
+//! and dies with the test. If the test runs as root, the daemon runs as the user `nobody`, because
+//! root can have only one daemon.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::steps::wait_for;
-use crate::{World, is_root};
+use crate::{Fixture, is_root};
 
 /// Programs that a daemon and its applications need.
 pub const PROGRAMS: [&str; 5] = ["lttng", "lttng-sessiond", "lttng-gen-tp", "setpriv", "gcc"];
 
 /// The daemon while it runs; ended, by its id, when it is dropped.
-pub struct Daemon<'world> {
-    /// Whose folder it lives in.
-    pub world: &'world World,
+pub struct Daemon<'fixture> {
+    /// Fixture whose folder is the daemon's home.
+    pub fixture: &'fixture Fixture,
     child: Child,
 }
 
-impl<'world> Daemon<'world> {
+impl<'fixture> Daemon<'fixture> {
     /// Starts it and waits until it answers.
     ///
     /// # Panics
     /// If it does not.
-    pub fn start(world: &'world World) -> Self {
-        let home = world.path("home");
+    pub fn start(fixture: &'fixture Fixture) -> Self {
+        let home = fixture.path("home");
         std::fs::create_dir(&home).unwrap();
-        for folder in [&world.path(""), &home] {
+        for folder in [&fixture.path(""), &home] {
             std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         }
-        let mut command = command(world, "lttng-sessiond");
+        let mut command = command(fixture, "lttng-sessiond");
         command.args(["--no-kernel", "--quiet"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("setpriv runs");
-        let daemon = Self { world, child };
+        let daemon = Self { fixture, child };
         wait_for("lttng-sessiond answers", || {
             daemon.lttng_command(&["list"]).output().is_ok_and(|output| output.status.success())
         });
         daemon
     }
 
-    /// A command of the user that records.
+    /// Returns a command of the user that records.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        command(self.world, program)
+        command(self.fixture, program)
     }
 
     fn lttng_command(&self, arguments: &[&str]) -> Command {
@@ -51,20 +52,20 @@ impl<'world> Daemon<'world> {
         command
     }
 
-    /// `lttng ARGUMENTS`, whatever comes of it.
+    /// Runs `lttng ARGUMENTS`, and returns its output whether it succeeds or fails.
     ///
     /// # Panics
     /// If it cannot be run.
-    pub fn asked(&self, arguments: &[&str]) -> Output {
+    pub fn lttng_output(&self, arguments: &[&str]) -> Output {
         self.lttng_command(arguments).output().expect("setpriv runs")
     }
 
-    /// `lttng ARGUMENTS`.
+    /// Runs `lttng ARGUMENTS`.
     ///
     /// # Panics
     /// If it fails.
     pub fn lttng(&self, arguments: &[&str]) {
-        let output = self.asked(arguments);
+        let output = self.lttng_output(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "lttng {arguments:?}: {said}");
     }
@@ -79,14 +80,14 @@ impl Drop for Daemon<'_> {
     }
 }
 
-fn command(world: &World, program: impl AsRef<OsStr>) -> Command {
-    let mut command = world.command("setpriv");
+fn command(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
+    let mut command = fixture.command("setpriv");
     if is_root() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
-    // Should the test be killed, so is what it started.
+    // If the test is killed, its children are killed, too.
     command.args(["--pdeathsig", "TERM"]).arg(program);
-    command.env("LTTNG_HOME", world.path("home")).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
+    command.env("LTTNG_HOME", fixture.path("home")).env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
     command.env_remove("LTTNG_RUNDIR");
     command
 }

@@ -1,5 +1,5 @@
-//! Machines of their own, under an emulator: a kernel, a file system in its memory, and what its
-//! first process (`tests/machine/init.c`) said.
+//! Emulated machines: a kernel, a file system in memory, and the console output of the first
+//! process (`tests/machine/init.c`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::World;
+use crate::Fixture;
 use crate::steps::Running;
 
-/// How long a machine may take from its start to its end.
+/// Longest time from a machine's start to its end.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// What a machine's first process said: commands with what they wrote and what
-/// they came to, and files.
+/// Console output of a machine's first process: commands with their output and exit status, and
+/// files.
 #[derive(Default)]
 pub struct Console {
-    /// Each, what it wrote, and its status.
+    /// Commands with their output and status.
     pub commands: Vec<(String, String, i32)>,
     files: BTreeMap<String, Vec<u8>>,
     is_whole: bool,
@@ -92,8 +92,8 @@ fn decode_base64(line: &str, into: &mut Vec<u8>) {
 }
 
 /// Packs a file system: the file that a machine begins with.
-pub fn pack(world: &World, root: &Path) -> PathBuf {
-    let image = world.path("image");
+pub fn pack(fixture: &Fixture, root: &Path) -> PathBuf {
+    let image = fixture.path("image");
     let pack = format!("find . | cpio -o -H newc --quiet > {}", image.display());
     let status = Command::new("sh").args(["-c", &pack]).current_dir(root).status();
     assert!(status.expect("cpio runs").success());
@@ -103,13 +103,13 @@ pub fn pack(world: &World, root: &Path) -> PathBuf {
 /// Starts a machine by this command of an emulator, with this kernel and file system, and its
 /// console by that name; waits until it is off.
 pub fn run(
-    world: &World,
+    fixture: &Fixture,
     mut machine: Command,
     kernel: &Path,
     image: &Path,
     console: &str,
 ) -> Console {
-    let said = world.path("console");
+    let said = fixture.path("console");
     machine.args(["-accel", "tcg", "-smp", "2", "-m", "1024"]);
     machine.args(["-nic", "none", "-display", "none", "-monitor", "none"]);
     machine.arg("-no-reboot").arg("-serial").arg(format!("file:{}", said.display()));

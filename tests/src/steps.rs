@@ -1,5 +1,5 @@
-//! Steps: programs that count their own events where the test can see it, and what the trace must
-//! then hold. `tests/lives/steps.h` is the other half.
+//! Steps: programs that count their own events in memory that the test can read, and checks of the
+//! trace against these counts. `tests/lives/steps.h` is the other half.
 //!
 //! Every event carries its stream, its number there, and the ids of its process and thread. So one
 //! check serves every test: nothing twice, nothing in the wrong order, nothing that was not
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Recording, World, source_dir};
+use crate::{Fixture, Recording, source_dir};
 
 /// Streams that the file has room for.
 const STREAMS: usize = 12_000;
@@ -27,14 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(40);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Its stream.
-    pub who: u32,
+    pub stream: u32,
     /// Its number in the stream.
     pub number: u64,
-    /// Process that emitted it, as that process says.
+    /// Process that emitted it, as the process itself recorded.
     pub pid: u32,
     /// Thread that emitted it, likewise.
     pub tid: u32,
-    /// Process that emitted it, as the context says.
+    /// Process that emitted it, from the context.
     pub vpid: u32,
     /// Thread that emitted it, likewise.
     pub vtid: u32,
@@ -45,7 +45,7 @@ pub struct Steps {
     path: PathBuf,
 }
 
-/// What the programs counted.
+/// Counts that the programs reported.
 pub struct Counts {
     /// Events begun, by stream.
     pub started: BTreeMap<u32, u64>,
@@ -54,26 +54,26 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Events begun, in all streams.
+    /// Returns the number of events begun, in all streams.
     pub fn emitted(&self) -> u64 {
         self.started.values().sum()
     }
 
-    /// Calls that came back, in all streams.
+    /// Returns the number of calls that returned, in all streams.
     pub fn completed(&self) -> u64 {
         self.returned.values().sum()
     }
 }
 
 impl Steps {
-    /// A new file in `world`, all zero.
-    pub fn new(world: &World, name: &str) -> Self {
-        let path = world.path(name);
+    /// Makes a file in `fixture`, all zero.
+    pub fn new(fixture: &Fixture, name: &str) -> Self {
+        let path = fixture.path(name);
         fs::write(&path, vec![0; HEAD_BYTES + STREAMS * 16]).expect("the counters' file");
         Self { path }
     }
 
-    /// Where it is: the value of STEPS.
+    /// Returns the path of the file: the value of STEPS.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -85,12 +85,12 @@ impl Steps {
         u32::from_le_bytes(bytes)
     }
 
-    /// Process that the program named.
+    /// Returns the process that the program named.
     pub fn pid(&self) -> u32 {
         self.word(8)
     }
 
-    /// How far the program says that it is.
+    /// Returns the step that the program has reached.
     pub fn ready(&self) -> u32 {
         self.word(12)
     }
@@ -101,7 +101,7 @@ impl Steps {
         file.write_all_at(&1_u32.to_le_bytes(), 4).expect("its head");
     }
 
-    /// Waits until the program has come as far as `ready`.
+    /// Waits until the program has reached step `ready`.
     pub fn wait_ready(&self, ready: u32) {
         wait_for("the program to be ready", || self.ready() >= ready);
     }
@@ -112,35 +112,35 @@ impl Steps {
         wait_for("more events", || self.counts().completed() >= now + more);
     }
 
-    /// What is counted now.
+    /// Returns the current counts.
     pub fn counts(&self) -> Counts {
         let bytes = fs::read(&self.path).expect("the counters' file");
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let mut counts = Counts { started: BTreeMap::new(), returned: BTreeMap::new() };
-        for who in 0..STREAMS {
-            let at = HEAD_BYTES + who * 16;
+        for stream in 0..STREAMS {
+            let at = HEAD_BYTES + stream * 16;
             if word(at) > 0 {
-                counts.started.insert(who as u32, word(at));
-                counts.returned.insert(who as u32, word(at + 8));
+                counts.started.insert(stream as u32, word(at));
+                counts.returned.insert(stream as u32, word(at + 8));
             }
         }
         counts
     }
 
-    /// Checks that the trace of `recording` holds exactly what was emitted, less what is said to
-    /// be lost.
-    pub fn check(&self, world: &World, recording: &Recording) {
+    /// Checks that the trace of `recording` holds exactly the emitted events, less the reported
+    /// losses.
+    pub fn check(&self, fixture: &Fixture, recording: &Recording) {
         let counts = self.counts();
         assert_eq!(counts.started, counts.returned, "{}", recording.messages());
-        self.check_killed(world, recording);
+        self.check_killed(fixture, recording);
     }
 
-    /// The same where programs were killed: an event that was begun and never came back may be
-    /// there or not.
-    pub fn check_killed(&self, world: &World, recording: &Recording) {
+    /// Does the same where programs were killed: an event that was begun and never returned may be
+    /// present or not.
+    pub fn check_killed(&self, fixture: &Fixture, recording: &Recording) {
         let messages = recording.messages();
         let counts = self.counts();
-        let found = self.check_order(world, recording);
+        let found = self.check_order(fixture, recording);
         let (recorded, lost) = (recording.summary.recorded, recording.summary.lost);
         assert!(recorded > 0, "nothing was recorded: {messages}");
         let sum: u64 = found.values().sum();
@@ -152,32 +152,32 @@ impl Steps {
             counts.emitted(),
         );
         if lost == 0 {
-            for (who, &returned) in &counts.returned {
-                let found = found.get(who).copied().unwrap_or(0);
-                assert!(found >= returned, "stream {who}: {found} of {returned}: {messages}");
+            for (stream, &returned) in &counts.returned {
+                let found = found.get(stream).copied().unwrap_or(0);
+                assert!(found >= returned, "stream {stream}: {found} of {returned}: {messages}");
             }
         }
     }
 
-    /// Checks everything but the sums; how many events of each stream there are.
-    pub fn check_order(&self, world: &World, recording: &Recording) -> BTreeMap<u32, u64> {
+    /// Checks everything but the sums; returns the number of events of each stream.
+    pub fn check_order(&self, fixture: &Fixture, recording: &Recording) -> BTreeMap<u32, u64> {
         let counts = self.counts();
         let mut found: BTreeMap<u32, u64> = BTreeMap::new();
         let mut next: BTreeMap<u32, u64> = BTreeMap::new();
-        for step in steps_of(&world.print(&recording.trace)) {
+        for step in steps_of(&fixture.print(&recording.trace)) {
             assert_eq!((step.vpid, step.vtid), (step.pid, step.tid), "contexts of {step:?}");
-            let expected = next.entry(step.who).or_default();
+            let expected = next.entry(step.stream).or_default();
             assert!(step.number >= *expected, "{step:?} after number {}", *expected - 1);
             *expected = step.number + 1;
-            let emitted = counts.started.get(&step.who).copied().unwrap_or(0);
+            let emitted = counts.started.get(&step.stream).copied().unwrap_or(0);
             assert!(step.number < emitted, "{step:?} of {emitted}");
-            *found.entry(step.who).or_default() += 1;
+            *found.entry(step.stream).or_default() += 1;
         }
         found
     }
 }
 
-/// The events `life:step` in the output of `trackway print`.
+/// Returns the events `life:step` in the output of `trackway print`.
 pub fn steps_of(text: &str) -> Vec<Step> {
     text.lines().filter(|line| line.contains(" life:step: ")).map(parse).collect()
 }
@@ -190,7 +190,7 @@ fn parse(line: &str) -> Step {
     };
     let small = |name: &str| u32::try_from(field(name)).expect("an id");
     Step {
-        who: small("who"),
+        stream: small("who"),
         number: field("number"),
         pid: small("pid"),
         tid: small("tid"),
@@ -199,7 +199,7 @@ fn parse(line: &str) -> Step {
     }
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 ///
 /// # Panics
 /// After a long time.
@@ -211,16 +211,16 @@ pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process is there and not a zombie.
+/// Returns true if a process exists and is not a zombie.
 pub fn is_running(pid: u32) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// A started program that ends with the test, whatever becomes of the test.
+/// A started program that ends with the test, also if the test fails.
 pub struct Running {
     child: Option<Child>,
-    /// Where its counters are, if a program of its own must end too.
+    /// File of its steps, if a program that the command started must end, too.
     steps: Option<PathBuf>,
 }
 
@@ -242,7 +242,7 @@ impl Running {
         Self { child: Some(command.spawn().expect("the program starts")), steps }
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it is there until it was waited for").id()
     }
@@ -252,7 +252,7 @@ impl Running {
         send(self.pid().cast_signed(), signal);
     }
 
-    /// Whether it has not ended yet.
+    /// Returns true while it has not ended.
     pub fn runs(&mut self) -> bool {
         let child = self.child.as_mut().expect("it is there until it was waited for");
         child.try_wait().expect("its state").is_none()
@@ -296,8 +296,8 @@ fn text_of(bytes: std::thread::Result<Vec<u8>>) -> String {
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
-/// Lets a command heed signals that whoever starts the tests may ignore: under nohup(1), or in a
-/// shell's background, all that is started ignores them, too.
+/// Restores the default actions of signals for a command. Under nohup(1), or in the background of a
+/// shell, the tests and all that they start would ignore some signals.
 pub fn heed_signals(command: &mut Command) {
     // SAFETY: signal(2) may be called between fork and exec.
     unsafe {
@@ -320,7 +320,7 @@ pub fn send(pid: i32, signal: i32) {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
-        // The command of a recorder first: it is known by what it wrote.
+        // The command of a recorder first: its file of steps identifies it.
         if let Some(path) = self.steps.take() {
             let pid = Steps { path }.pid();
             if pid != 0 && is_running(pid) {
@@ -332,7 +332,7 @@ impl Drop for Running {
     }
 }
 
-impl World {
+impl Fixture {
     /// Compiles `tests/FOLDER/NAME.c`.
     pub fn compile_file(&self, file: &str, linked: bool, flags: &[&str]) -> PathBuf {
         let path = source_dir().join("tests").join(file);
@@ -344,7 +344,8 @@ impl World {
         self.compile(&name, &text, linked, &all)
     }
 
-    /// `trackway record OPTIONS -o TRACE -- COMMAND` that counts in `steps`, ready to be started.
+    /// Returns `trackway record OPTIONS -o TRACE -- COMMAND`, ready to start; the command counts in
+    /// `steps`.
     pub fn recorder<S: AsRef<std::ffi::OsStr>>(
         &self,
         steps: &Steps,
@@ -379,7 +380,7 @@ mod tests {
     fn lines_are_read() {
         let line = "[03:00:00.000000001] (+?.?????????) h life:step: { cpu_id = 1 }, \
                     { vpid = 5, vtid = 6 }, { who = 3, number = 4, pid = 7, tid = 8 }";
-        let expected = Step { who: 3, number: 4, pid: 7, tid: 8, vpid: 5, vtid: 6 };
+        let expected = Step { stream: 3, number: 4, pid: 7, tid: 8, vpid: 5, vtid: 6 };
         assert_eq!(steps_of(line), [expected]);
     }
 }

@@ -7,27 +7,27 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
-/// What a program wrote to its terminal.
+/// Output of a program that ran on a terminal, and its exit status.
 #[derive(Debug)]
 pub struct OnTerminal {
-    /// How it ended.
+    /// Exit status of the program.
     pub status: ExitStatus,
     /// Standard output and standard error, as the terminal got them.
     pub bytes: Vec<u8>,
 }
 
 impl OnTerminal {
-    /// The bytes as text; what is not UTF-8 shows as U+FFFD.
+    /// Returns the bytes as text; invalid UTF-8 becomes U+FFFD.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
 
-/// Which of a program's outputs are the terminal.
+/// Outputs of a program that are the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outputs {
     /// Standard output and standard error.
-    Both,
+    StdoutAndStderr,
     /// Standard error; standard output is `/dev/null`.
     Errors,
 }
@@ -46,9 +46,9 @@ pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
         command.env_remove("NO_COLOR");
     }
     command.stdin(Stdio::null()).stderr(slave_again());
-    command.stdout(if outputs == Outputs::Both { slave_again() } else { Stdio::null() });
+    command.stdout(if outputs == Outputs::StdoutAndStderr { slave_again() } else { Stdio::null() });
     let mut child = command.spawn().expect("it starts");
-    // The terminal ends for its reader when nobody has it open for writing.
+    // The terminal ends for its reader when no process has it open for writing.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     drop(slave);
     let reader = thread::spawn(move || {
@@ -61,15 +61,15 @@ pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
     OnTerminal { status, bytes: reader.join().expect("a reader") }
 }
 
-/// A terminal that passes on what is written to it as it is: its two ends.
+/// Opens a terminal in raw mode; returns its two ends.
 fn open_terminal() -> (OwnedFd, OwnedFd) {
     let (mut master, mut slave) = (-1, -1);
     // SAFETY: all-zero bytes are a valid termios, whose members are integers.
     let mut mode = unsafe { std::mem::zeroed::<libc::termios>() };
     // SAFETY: `mode` is a live termios.
     unsafe { libc::cfmakeraw(&raw mut mode) };
-    // SAFETY: both descriptors are live variables; a null pointer for the name means none is
-    // wanted, one for the size that there is none; `mode` is initialised.
+    // SAFETY: both descriptors are live variables; a null pointer for the name requests no name,
+    // and one for the size sets no size; `mode` is initialised.
     let result = unsafe {
         libc::openpty(
             &raw mut master,
@@ -84,6 +84,6 @@ fn open_terminal() -> (OwnedFd, OwnedFd) {
         // SAFETY: the descriptor is open; no program that is started meanwhile is to keep it.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
-    // SAFETY: both were just opened, and nobody else has them.
+    // SAFETY: openpty has just opened both descriptors, and no other code owns them.
     unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) }
 }

@@ -35,23 +35,23 @@ const CRATES: [&str; 20] = [
     "window",
 ];
 /// Folders of other packages without one.
-const OTHERS: [&str; 3] = ["bench/engine", "bench/suites", "bench/cli"];
-/// How many `pub use` one name may pass through.
+const OTHER_FOLDERS: [&str; 3] = ["bench/engine", "bench/suites", "bench/cli"];
+/// Most `pub use` items that one name may pass through.
 const HOPS_MAX: usize = 16;
 
 /// The names on the way to a module, from the crate's root; or to an item.
 type Names = Vec<String>;
 
-/// What a module has.
+/// Paths, re-exports and items of a module.
 #[derive(Default)]
 struct Module {
     /// Paths that it names, as they are written.
     paths: Vec<Names>,
-    /// What it offers under another path: names, and where they come from.
+    /// Names that it re-exports under another path, with their origins.
     offered: BTreeMap<String, Names>,
     /// Modules of which it offers everything.
     offered_whole: Vec<Names>,
-    /// Names of what it defines.
+    /// Names of the items that it defines.
     items: BTreeSet<String>,
 }
 
@@ -214,13 +214,13 @@ fn absolute(modules: &Modules, from: &[String], path: &[String]) -> Option<Names
     Some(at)
 }
 
-/// The module that a path leads into, without what is offered under other paths.
+/// Returns the module into which a path leads, without re-exports.
 fn module_of<'p>(modules: &Modules, path: &'p [String]) -> Option<(&'p [String], &'p [String])> {
     let end = (0..=path.len()).rev().find(|&end| modules.contains_key(&path[..end]))?;
     Some(path.split_at(end))
 }
 
-/// The module that defines what is at this path; `None`: none is found.
+/// Returns the module that defines the item at this path, or `None` if it is not found.
 fn definition(modules: &Modules, path: &[String], hops: usize) -> Option<Names> {
     let (at, rest) = module_of(modules, path)?;
     let module = modules.get(at)?;
@@ -239,13 +239,14 @@ fn definition(modules: &Modules, path: &[String], hops: usize) -> Option<Names> 
     whole.filter_map(|from| definition(modules, &[&from, rest].concat(), hops + 1)).next()
 }
 
-/// Which folder imports which, and for what.
+/// Returns the imports between folders: from, to, and each imported path with its module.
 fn imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<String>> {
     let mut imports: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for (from, module) in modules {
         for path in &module.paths {
             let Some(path_here) = absolute(modules, from, path) else { continue };
-            // Where nothing is found, as of what a macro makes: the module that it leads into.
+            // If nothing is found, as for items that a macro makes, use the module into which the
+            // path leads.
             let into = || module_of(modules, &path_here).map(|(module, _)| module.to_vec());
             let defined = definition(modules, &path_here, 0).or_else(into).unwrap_or_default();
             if let (Some(own), Some(other)) = (from.first(), defined.first())
@@ -283,7 +284,7 @@ fn circles(modules: &Modules) -> Vec<String> {
 fn folders_of_a_crate_import_each_other_one_way() {
     let mut found = Vec::new();
     let crates = CRATES.map(|name| format!("crates/{name}")).into_iter();
-    for name in crates.chain(OTHERS.map(str::to_owned)) {
+    for name in crates.chain(OTHER_FOLDERS.map(str::to_owned)) {
         let modules = modules_in(&source_dir().join(&name).join("src"));
         assert!(!modules.is_empty(), "{name} has no sources");
         found.extend(circles(&modules).into_iter().map(|line| format!("{name}: {line}")));
@@ -317,7 +318,7 @@ fn circles_are_found_through_what_is_offered_elsewhere() {
 }
 
 #[test]
-fn what_goes_one_way_is_no_circle() {
+fn imports_in_one_direction_are_no_circle() {
     let modules = made(&[
         ("", "mod a; mod b; pub use a::A;"),
         ("a", "use crate::b::{self, B}; use std::fmt; pub struct A; fn f() { b::g(); self::f(); }"),

@@ -1,4 +1,4 @@
-//! What was recorded, held against what the program says that it emitted.
+//! Comparison of a trace with the events that the program reports as emitted.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Totals {
     pub(crate) returned: u64,
     /// Events in the trace.
     pub(crate) recorded: u64,
-    /// Events lost, as the trace says.
+    /// Number of lost events, from the trace.
     pub(crate) lost: u64,
 }
 
@@ -28,8 +28,8 @@ pub(crate) fn totals(streams: &[Stream], lanes: &[Lane]) -> Totals {
     }
 }
 
-/// recorded + lost + overwritten = emitted: exactly, but for the events that were under way in
-/// threads that were killed.
+/// Checks that recorded + lost + overwritten = emitted: exactly, except for the events that were
+/// under way in killed threads.
 pub(crate) fn sums_agree(totals: &Totals, overwritten: u64, wrong: &mut Complaints) {
     let accounted = totals.recorded + totals.lost + overwritten;
     wrong.unless((totals.returned..=totals.started).contains(&accounted), || {
@@ -37,8 +37,8 @@ pub(crate) fn sums_agree(totals: &Totals, overwritten: u64, wrong: &mut Complain
     });
 }
 
-/// No packet is missing behind the first record of its stream. (A lockless buffer's hole is such a
-/// packet.)
+/// Checks that no packet is missing after the first record of its stream. (A lockless buffer's hole
+/// is such a packet.)
 pub(crate) fn none_missing(streams: &[Stream], wrong: &mut Complaints) {
     for stream in streams {
         wrong.unless(stream.missing == 0, || {
@@ -47,8 +47,8 @@ pub(crate) fn none_missing(streams: &[Stream], wrong: &mut Complaints) {
     }
 }
 
-/// Every event at most once, in order per lane: in each region as they lie there, and over all
-/// regions by their times.
+/// Checks that every event is there at most once, in order per lane: in each region as stored, and
+/// over all regions by their times.
 pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {
     for stream in streams {
         let mut last: HashMap<u32, u64> = HashMap::new();
@@ -69,7 +69,7 @@ pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {
     }
 }
 
-/// Nothing missing: every event after which the call came back is there.
+/// Checks that every event whose call returned is present.
 pub(crate) fn all_there(streams: &[Stream], lanes: &[Lane], wrong: &mut Complaints) {
     let all = by_lane(streams);
     for (number, lane) in lanes.iter().enumerate().skip(1) {
@@ -81,8 +81,8 @@ pub(crate) fn all_there(streams: &[Stream], lanes: &[Lane], wrong: &mut Complain
     }
 }
 
-/// Of a flight recorder: after the moment from which on every region is whole, nothing is missing
-/// but what was lost.
+/// Checks the trace of a flight recorder: from the moment at which every region is complete, only
+/// lost events are missing.
 pub(crate) fn newest_kept(streams: &[Stream], lanes: &[Lane], lost: u64, wrong: &mut Complaints) {
     let whole_since = streams
         .iter()

@@ -28,14 +28,14 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use check::Totals;
-use plan::{End, Mode, Plan, Way};
+use plan::{End, Mode, Plan, WriterPath};
 use round::{Outcome, Round};
 use shared::{Shared, Word};
-use trackway_tests::{World, has, skipped};
+use trackway_tests::{Fixture, has, skipped};
 
-/// Rounds of the short form: chosen so that every mode, way and end is among them.
+/// Rounds of the short form, chosen so that they include every mode, writer path and end.
 const SHORT_SEEDS: std::ops::Range<u64> = 459..473;
-/// How long a round's program records: of the short form, of the long one.
+/// Durations of a round's program, in the short form and in the long form.
 const SHORT_MS: u64 = 500;
 const LONG_MS: u64 = 1500;
 
@@ -87,26 +87,30 @@ fn seed_of_now() -> u64 {
     std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs() * 1000
 }
 
-/// Every mode, way and end is among the rounds of the short form, each way with kills.
+/// Checks that every mode, writer path and end is among the rounds of the short form, each writer
+/// path with kills.
 fn expect_variety() {
     let plans: Vec<Plan> = SHORT_SEEDS.map(|seed| Plan::new(seed, SHORT_MS)).collect();
     let has = |what: &dyn Fn(&Plan) -> bool| plans.iter().any(what);
     assert!(Mode::ALL.iter().all(|mode| has(&|plan| plan.mode == *mode)), "a mode is missing");
     assert!(End::ALL.iter().all(|end| has(&|plan| plan.end == *end)), "an end is missing");
-    let killed = |way| has(&|plan| plan.way == way && plan.kills());
-    assert!(Way::ALL.iter().all(|way| killed(*way)), "a way is missing, or nobody killed in it");
+    let killed = |writer_path| has(&|plan| plan.writer_path == writer_path && plan.kills());
+    assert!(
+        WriterPath::ALL.iter().all(|writer_path| killed(*writer_path)),
+        "a way is missing, or nobody killed in it"
+    );
 }
 
 /// The rounds so far.
 struct Torture {
-    world: World,
+    fixture: Fixture,
     program: PathBuf,
     started: Instant,
     rounds: u64,
     killed: u64,
     processes: u64,
     overwritten: u64,
-    /// Rounds whose memory stays because somebody cannot be proved dead.
+    /// Number of rounds whose memory stays because a dead process cannot be proved dead.
     kept: u64,
     sum: Totals,
     failed: Vec<u64>,
@@ -114,13 +118,13 @@ struct Torture {
 
 impl Torture {
     fn new() -> Self {
-        let world = World::new("torture");
-        let program = shared::compile_workload(&world);
+        let fixture = Fixture::new("torture");
+        let program = shared::compile_workload(&fixture);
         if !has("babeltrace2") {
             skipped("babeltrace2 is not installed: traces are read by our own reader only");
         }
         Self {
-            world,
+            fixture,
             program,
             started: Instant::now(),
             rounds: 0,
@@ -136,13 +140,13 @@ impl Torture {
     fn round(&mut self, seed: u64, duration_ms: u64) {
         let plan = Plan::new(seed, duration_ms);
         println!("seed {seed}: {}", plan.describe());
-        let shared = Shared::new(&self.world, &plan.orders);
+        let shared = Shared::new(&self.fixture, &plan.orders);
         let round = Round {
-            world: &self.world,
+            fixture: &self.fixture,
             program: &self.program,
             plan: &plan,
             shared: &shared,
-            folder: self.world.path("trace"),
+            folder: self.fixture.path("trace"),
         };
         let Outcome { totals, overwritten, keeps, complaint } = round.run();
         let killed = shared.get(Word::Killed) + u64::from(plan.end != End::ByItself);
@@ -171,17 +175,17 @@ impl Torture {
         }
     }
 
-    /// What a round left shall not make the next ones fail.
+    /// Removes the remains of a round, so that the next rounds do not fail because of them.
     fn begin_anew(&mut self) {
-        self.world = World::new("torture");
-        self.program = shared::compile_workload(&self.world);
+        self.fixture = Fixture::new("torture");
+        self.program = shared::compile_workload(&self.fixture);
     }
 
-    /// Copies what a round left to where it can be looked at, if somebody wants to.
+    /// Copies the remains of a round to a folder for inspection, if the options name one.
     fn keep(&self, seed: u64) {
         let Some(folder) = std::env::var_os("TRACKWAY_TORTURE_KEEP") else { return };
         let folder = PathBuf::from(folder).join(format!("seed-{seed}"));
-        let found = ["trace", "messages", "shared"].map(|name| self.world.path(name));
+        let found = ["trace", "messages", "shared"].map(|name| self.fixture.path(name));
         let copied = std::fs::create_dir_all(&folder).is_ok()
             && found
                 .iter()

@@ -1,10 +1,10 @@
-//! What a round does: drawn from its seed, so that the seed repeats it.
+//! Plan of a round. It is drawn from the round's seed, so that the seed repeats it.
 
 use trackway_testkit::Random;
 
 use crate::shared::{Orders, Word};
 
-/// What happens when the buffers are full.
+/// Behaviour of the session when its buffers are full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// New events are lost.
@@ -15,9 +15,9 @@ pub(crate) enum Mode {
     Roomy,
 }
 
-/// Which way records go.
+/// Writer paths of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum WriterPath {
     /// By restartable sequence.
     Sequence,
     /// By claim: `--reserve claim`.
@@ -30,26 +30,26 @@ pub(crate) enum Way {
     Lockless,
 }
 
-/// How it ends.
+/// End of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The program ends, then the recorder.
     ByItself,
     /// The program, one process with its threads, is killed.
     ProgramKilled,
-    /// The recorder is killed; the program goes on for a while and is killed, too.
+    /// The recorder is killed; the program runs on for a while and is killed, too.
     RecorderKilled,
     /// Recorder and program are killed at once.
     AllKilled,
 }
 
 impl Mode {
-    /// All of them; what is there twice is drawn as often.
+    /// All of them; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 4] = [Self::Discard, Self::Discard, Self::Overwrite, Self::Roomy];
 }
 
-impl Way {
-    /// All of them; what is there twice is drawn as often.
+impl WriterPath {
+    /// All of them; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 7] = [
         Self::Sequence,
         Self::Sequence,
@@ -62,7 +62,7 @@ impl Way {
 }
 
 impl End {
-    /// All of them; what is there twice is drawn as often.
+    /// All of them; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 6] = [
         Self::ByItself,
         Self::ByItself,
@@ -76,11 +76,11 @@ impl End {
 /// A round.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// What happens when the buffers are full.
+    /// Behaviour when the buffers are full.
     pub(crate) mode: Mode,
-    /// Which way records go.
-    pub(crate) way: Way,
-    /// How it ends.
+    /// Writer paths of the program.
+    pub(crate) writer_path: WriterPath,
+    /// End of the round.
     pub(crate) end: End,
     /// Size of a sub-buffer, in bytes.
     pub(crate) sub_bytes: u64,
@@ -90,26 +90,29 @@ pub(crate) struct Plan {
     pub(crate) contexts: &'static str,
     /// Largest payload, in bytes.
     pub(crate) body_max: u64,
-    /// How long program and recorder stand still in the middle of it (SIGSTOP), in ms.
+    /// Time for which SIGSTOP suspends the program and the recorder in the middle of the round, in
+    /// ms.
     pub(crate) pause_ms: u64,
     /// Time from the start to the first kill, in µs.
     pub(crate) kill_after_us: u64,
     /// Time from the recorder's death to the program's, in µs.
     pub(crate) outlives_us: u64,
-    /// What the program is told.
+    /// Orders to the program.
     pub(crate) orders: Orders,
 }
 
 impl Plan {
-    /// The round with this seed, whose program records for `duration_ms`. But for that time, and
-    /// for pauses, which are for long rounds only, it is the same for each.
+    /// Returns the round with this seed, whose program records for `duration_ms`. The round depends
+    /// only on the seed, except for that time and for pauses, which only long rounds have.
     pub(crate) fn new(seed: u64, duration_ms: u64) -> Self {
         let random = &mut Random::new(seed);
         let mode = *random.pick(&Mode::ALL);
-        let drawn = *random.pick(&Way::ALL);
-        let way = match (mode, drawn) {
-            // Claims are lost when all claim regions are taken, memory or not.
-            (Mode::Roomy, Way::Claim | Way::Without | Way::Mixed) => Way::Sequence,
+        let drawn = *random.pick(&WriterPath::ALL);
+        let writer_path = match (mode, drawn) {
+            // Claims are lost when all claim regions are taken, whatever the memory.
+            (Mode::Roomy, WriterPath::Claim | WriterPath::Without | WriterPath::Mixed) => {
+                WriterPath::Sequence
+            }
             _ => drawn,
         };
         let end = *random.pick(&End::ALL);
@@ -121,7 +124,7 @@ impl Plan {
         let body_max = *random.pick(&[64, 512, 4000]);
         let mut orders = Self::orders(random, duration_ms);
         let pause_ms = *random.pick(&[1000, 8000, 8000, 120_000]);
-        // Only where there is time: the recorder's lease alone is 5 s.
+        // Only in long rounds: the recorder's lease takes 5 s.
         let stands_still = random.once_in(8) && duration_ms >= crate::LONG_MS;
         let pause_ms = if stands_still && end == End::ByItself { pause_ms } else { 0 };
         let kill_after_us = random.below(duration_ms * 1000);
@@ -129,11 +132,12 @@ impl Plan {
         let lasts = orders.iter_mut().filter(|(word, _)| matches!(word, Word::DurationMs));
         lasts.for_each(|(_, value)| *value += pause_ms);
         orders.extend([(Word::Seed, seed), (Word::BodyMax, body_max)]);
-        orders.push((Word::Claims, u64::from(way == Way::Mixed)));
+        orders.push((Word::Claims, u64::from(writer_path == WriterPath::Mixed)));
         match end {
             End::ByItself => {}
             End::ProgramKilled => {
-                // One process alone: what its children emit after it, nobody records.
+                // One process without children: no recorder would record the events that they emit
+                // after it.
                 orders.retain(|(word, _)| !matches!(word, Word::Forks | Word::Vforks));
                 orders.push((Word::EndNs, u64::MAX));
             }
@@ -148,7 +152,7 @@ impl Plan {
         }
         Self {
             mode,
-            way,
+            writer_path,
             end,
             sub_bytes,
             sub_count,
@@ -188,18 +192,18 @@ impl Plan {
         orders
     }
 
-    /// Whether a writer may be killed in the middle of an event.
+    /// Returns true if a writer may be killed in the middle of an event.
     pub(crate) fn kills(&self) -> bool {
         let ordered = |(word, value): &(Word, u64)| matches!(word, Word::Kills) && *value != 0;
         self.end != End::ByItself || self.orders.iter().any(ordered)
     }
 
-    /// Options of `trackway record` for it.
+    /// Returns the options of `trackway record` for it.
     pub(crate) fn options(&self) -> Vec<String> {
-        let reserve = match self.way {
-            Way::Sequence | Way::Without | Way::Mixed => "rseq",
-            Way::Claim => "claim",
-            Way::Lockless => "lockless",
+        let reserve = match self.writer_path {
+            WriterPath::Sequence | WriterPath::Without | WriterPath::Mixed => "rseq",
+            WriterPath::Claim => "claim",
+            WriterPath::Lockless => "lockless",
         };
         let mut options = vec![
             "--on=torture:*".to_owned(),
@@ -214,11 +218,11 @@ impl Plan {
         options
     }
 
-    /// The round in a line.
+    /// Returns the round in a line.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
             "{:?} {:?} {:?} {}×{} contexts {} ",
-            self.mode, self.way, self.end, self.sub_count, self.sub_bytes, self.contexts
+            self.mode, self.writer_path, self.end, self.sub_count, self.sub_bytes, self.contexts
         );
         for (word, value) in self.orders.iter().filter(|(_, value)| *value != 0) {
             if !matches!(word, Word::Seed | Word::DurationMs | Word::Budget | Word::EndNs) {

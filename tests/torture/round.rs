@@ -1,4 +1,4 @@
-//! One round: recorded, ended or killed, recovered where there is something to recover, checked.
+//! One round: recorded, ended or killed, recovered if necessary, checked.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -6,44 +6,44 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use trackway_tests::{Summary, World};
+use trackway_tests::{Fixture, Summary};
 
 use crate::LONG_MS;
 use crate::check::{self, Totals};
-use crate::plan::{End, Mode, Plan, Way};
+use crate::plan::{End, Mode, Plan, WriterPath};
 use crate::shared::{self, Group, Lane, Shared};
 use crate::trace::{self, Complaints, Stream};
 use crate::window;
 
 /// Most time that a round's program and recorder may take.
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
-/// Most time until what the dead left is given back.
+/// Longest time until the remains of dead processes are released.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What a complete trace has.
+/// File that marks a complete trace.
 const MARK: &str = "trackway/complete";
 /// A round.
 pub(crate) struct Round<'torture> {
-    pub(crate) world: &'torture World,
+    pub(crate) fixture: &'torture Fixture,
     pub(crate) program: &'torture Path,
     pub(crate) plan: &'torture Plan,
     pub(crate) shared: &'torture Shared,
-    /// Of the trace.
+    /// Folder of the trace.
     pub(crate) folder: PathBuf,
 }
 
-/// What it came to.
+/// Result of a round.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) totals: Totals,
     pub(crate) overwritten: u64,
-    /// Whether the session keeps its memory, because somebody who was killed cannot be proved dead:
-    /// a process whose parent was gone before its first event, so that it did not know its
-    /// namespace; a vfork child, or a fork child at its first event, that owned a claim region.
+    /// True if the session keeps its memory because a killed process cannot be proved dead. Such a
+    /// process does not know its PID namespace, because its parent was gone before its first event;
+    /// or it is a vfork child, or a fork child at its first event, that owned a claim region.
     pub(crate) keeps: bool,
     pub(crate) complaint: Option<String>,
 }
 
-/// What the trace says of how it was completed: `trackway/complete`.
+/// Contents of `trackway/complete`: how the trace was completed.
 #[derive(Debug)]
 struct Mark {
     by_recorder: bool,
@@ -73,15 +73,21 @@ impl Round<'_> {
         outcome
     }
 
-    /// Runs the program under `trackway record`, until both are gone; the recorder's messages.
+    /// Runs the program under `trackway record`, until both are gone; returns the recorder's
+    /// messages.
     fn record(&self) -> Result<String, String> {
         let plan = self.plan;
-        let mut command = self.world.trackway(&["record", "-o"]);
-        let log = self.world.path("messages");
+        let mut command = self.fixture.trackway(&["record", "-o"]);
+        let log = self.fixture.path("messages");
         let messages = File::create(&log).expect("a file for messages");
         let role = if plan.end == End::ProgramKilled { "process" } else { "main" };
         command.arg(&self.folder).args(plan.options()).arg("--");
-        command.args(shared::workload(self.program, self.shared, role, plan.way == Way::Without));
+        command.args(shared::workload(
+            self.program,
+            self.shared,
+            role,
+            plan.writer_path == WriterPath::Without,
+        ));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
         let mut group = Group::start(&mut command, Some(self.shared));
         let kill_at = Instant::now() + Duration::from_micros(plan.kill_after_us);
@@ -125,7 +131,7 @@ impl Round<'_> {
         std::thread::sleep(Duration::from_millis(LONG_MS / 3));
         group.signal_all(libc::SIGSTOP);
         std::thread::sleep(pause);
-        // The recorder first: it must renew its lease before the program looks at it.
+        // The recorder first: it must renew its lease before the program reads it.
         group.signal(libc::SIGCONT);
         std::thread::sleep(Duration::from_millis(500));
         group.signal_all(libc::SIGCONT);
@@ -148,7 +154,8 @@ impl Round<'_> {
                 let process = unsafe { OwnedFd::from_raw_fd(fd) };
                 sleep_until(kill_at);
                 let (fd, none) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-                // SAFETY: the descriptor is open; a null pointer asks for what kill(2) sends.
+                // SAFETY: the descriptor is open; a null pointer selects the same information as
+                // kill(2).
                 unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };
                 return;
             }
@@ -156,12 +163,13 @@ impl Round<'_> {
         }
     }
 
-    /// Completes what the dead left. Whether writers took the recorder for alive until then.
+    /// Completes the remains of dead processes. Returns true if writers took the recorder for alive
+    /// until then.
     fn recover(&self) -> Result<bool, String> {
         let lease_held = self.plan.end != End::RecorderKilled
-            || !window::exists(self.world)
-            || window::lease_holds(self.world);
-        let output = self.world.trackway(&["recover"]).output().expect("trackway runs");
+            || !window::exists(self.fixture)
+            || window::lease_holds(self.fixture);
+        let output = self.fixture.trackway(&["recover"]).output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             Ok(lease_held)
@@ -170,20 +178,20 @@ impl Round<'_> {
         }
     }
 
-    /// Everything is given back: by the commands so far, or by the next ones. (As long as the
-    /// kernel has threads of somebody who was killed, a hole's memory stays with its session.) Or
-    /// it is kept because of somebody who cannot be proved dead: whether that is so.
+    /// Waits until the commands so far, or the next ones, have released all memory, and complains
+    /// if it stays. A hole's memory stays with its session as long as the kernel has threads of a
+    /// killed process. Returns true if memory stays because a process cannot be proved dead.
     fn expect_nothing_left(&self, wrong: &mut Complaints) -> bool {
         let deadline = Instant::now() + PATIENCE;
-        while window::exists(self.world) {
+        while window::exists(self.fixture) {
             let left = &mut Complaints::default();
-            window::expect_nothing_left(self.world, left);
+            window::expect_nothing_left(self.fixture, left);
             let Some(text) = left.text() else { return false };
             if Instant::now() > deadline {
                 let may_keep = self.plan.kills()
-                    && (self.plan.way != Way::Lockless
-                        || window::has_process_of_unknown_namespace(self.world)
-                        || window::has_unnamed_writer(self.world));
+                    && (self.plan.writer_path != WriterPath::Lockless
+                        || window::has_process_of_unknown_namespace(self.fixture)
+                        || window::has_unnamed_writer(self.fixture));
                 wrong.unless(may_keep, || text);
                 return may_keep;
             }
@@ -208,7 +216,7 @@ impl Round<'_> {
         let is_cut_short = matches!(plan.end, End::RecorderKilled | End::AllKilled);
         let started = check::totals(&[], lanes).started;
         if is_cut_short && started == 0 && !folder.join(MARK).exists() {
-            // The recorder was killed before it let anybody in: there is nothing to recover.
+            // The recorder was killed before it admitted a program: there is nothing to recover.
             return Outcome::default();
         }
         let mut streams = trace::read(&folder, lanes, plan.body_max, wrong);
@@ -222,7 +230,7 @@ impl Round<'_> {
         };
         wrong.unless(mark.damaged == 0, || format!("damaged: {mark:?}"));
         check::once_and_in_order(&streams, wrong);
-        let may_have_holes = plan.way == Way::Lockless && plan.kills();
+        let may_have_holes = plan.writer_path == WriterPath::Lockless && plan.kills();
         if !may_have_holes {
             check::none_missing(&streams, wrong);
         }
@@ -253,7 +261,7 @@ impl Round<'_> {
                 check::all_there(&streams, lanes, wrong);
             }
         }
-        trace::babeltrace_agrees(self.world, &self.folder, &totals, wrong);
+        trace::babeltrace_agrees(self.fixture, &self.folder, &totals, wrong);
         Outcome { totals, overwritten, ..Outcome::default() }
     }
 
@@ -265,8 +273,8 @@ impl Round<'_> {
         overwritten: u64,
         wrong: &mut Complaints,
     ) {
-        if self.plan.way == Way::Lockless && overwritten > 0 {
-            // Its packets are numbered from the oldest that is there.
+        if self.plan.writer_path == WriterPath::Lockless && overwritten > 0 {
+            // Its packets are numbered from the oldest present one.
             streams.iter_mut().for_each(|stream| stream.overwritten = true);
         }
         check::newest_kept(streams, lanes, lost, wrong);

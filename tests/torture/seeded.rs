@@ -10,7 +10,8 @@ fn lane(started: u64, returned: u64) -> Lane {
     Lane { started, returned, pid, tid, process, thread, in_signal, seed, name }
 }
 
-/// Two lanes of 20 events, which lie in two streams by turns of three; and nobody's lane.
+/// Returns a correct trace and its lanes: two lanes of 20 events, which alternate between two
+/// streams every three events, and the unused lane 0.
 fn good() -> (Vec<Stream>, Vec<Lane>) {
     let mut streams = vec![Stream::default(), Stream::default()];
     for seq in 0..20 {
@@ -22,7 +23,7 @@ fn good() -> (Vec<Stream>, Vec<Lane>) {
     (streams, vec![lane(0, 0), lane(20, 20), lane(20, 20)])
 }
 
-/// Whether the checks complain after `spoil`.
+/// Returns true if the checks complain after `spoil`.
 fn noticed(spoil: impl Fn(&mut Vec<Stream>, &mut Vec<Lane>)) -> bool {
     let (mut streams, mut lanes) = good();
     spoil(&mut streams, &mut lanes);
@@ -44,7 +45,7 @@ fn a_good_trace_is_good() {
 }
 
 #[test]
-fn what_is_wrong_is_noticed() {
+fn faults_are_found() {
     assert!(noticed(|streams, _| streams[0].records.retain(|record| record.seq != 7)));
     assert!(noticed(|streams, _| streams[1].records.truncate(15)), "missing at the end");
     assert!(noticed(|streams, _| streams[0].records.swap(2, 4)), "out of order");

@@ -1,4 +1,4 @@
-//! The file that the tortured program and its test share: what to do, and what was done.
+//! The file that the tortured program and its test share: orders, and counts.
 //!
 //! ```text
 //!    0  words, u64 each, as `enum word` of workload.c names them
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use trackway_tests::{World, build_dir, source_dir};
+use trackway_tests::{Fixture, build_dir, source_dir};
 
 /// Most lanes; `LANES_MAX` of workload.c.
 const LANES_MAX: u64 = 1 << 16;
@@ -51,7 +51,7 @@ pub(crate) enum Word {
     EndNs,
 }
 
-/// What the program is to do: values of its words.
+/// Orders to the program: values of its words.
 pub(crate) type Orders = Vec<(Word, u64)>;
 
 /// The file.
@@ -75,18 +75,18 @@ pub(crate) struct Lane {
     pub(crate) process: u16,
     /// Number of its thread in its process.
     pub(crate) thread: u16,
-    /// Whether it is a handler.
+    /// True if the lane belongs to a signal handler.
     pub(crate) in_signal: bool,
-    /// What its events follow from.
+    /// Seed from which its events are computed.
     pub(crate) seed: u64,
     /// Name of its thread.
     pub(crate) name: String,
 }
 
 impl Shared {
-    /// A new file in `world` with these orders.
-    pub(crate) fn new(world: &World, orders: &Orders) -> Self {
-        let path = world.path("shared");
+    /// Makes a file in `fixture` with these orders.
+    pub(crate) fn new(fixture: &Fixture, orders: &Orders) -> Self {
+        let path = fixture.path("shared");
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(true);
         let file = options.open(&path).expect("the shared file is made");
@@ -102,12 +102,12 @@ impl Shared {
         shared
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The value of a word.
+    /// Returns the value of a word.
     pub(crate) fn get(&self, word: Word) -> u64 {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, word as u64 * 8).expect("the shared file is read");
@@ -120,7 +120,7 @@ impl Shared {
         self.file.write_all_at(&bytes, word as u64 * 8).expect("the shared file is written");
     }
 
-    /// All lanes that were taken, by their number; the first is nobody's.
+    /// Returns all lanes that were taken, by number. Lane 0 is unused.
     pub(crate) fn lanes(&self) -> Vec<Lane> {
         let count = self.get(Word::LanesUsed).min(LANES_MAX) as usize;
         let mut bytes = vec![0; count * LANE_BYTES];
@@ -149,17 +149,17 @@ impl Lane {
     }
 }
 
-/// Compiles the program that is tortured, in `world`.
-pub(crate) fn compile_workload(world: &World) -> PathBuf {
+/// Compiles the program that is tortured, in `fixture`.
+pub(crate) fn compile_workload(fixture: &Fixture) -> PathBuf {
     let source = source_dir().join("tests/torture/workload.c");
     let text = fs::read_to_string(source).expect("the workload's source");
     let warnings = ["-Wall", "-Wextra", "-Werror"];
-    let program = world.compile("trackway-test-workload", &text, true, &warnings);
+    let program = fixture.compile("trackway-test-workload", &text, true, &warnings);
     assert!(build_dir().join("libtrackway.so").exists(), "libtrackway.so is not built");
     program
 }
 
-/// The command that runs it: `trackway-test-workload FILE ROLE 0`, if `claiming` without
+/// Returns the command that runs it: `trackway-test-workload FILE ROLE 0`, if `claiming` without
 /// restartable sequences. `main` outlives all its children; a `process` ends at `Word::EndNs`.
 pub(crate) fn workload(program: &Path, shared: &Shared, role: &str, claiming: bool) -> Vec<String> {
     let mut command = Vec::new();
@@ -178,8 +178,8 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts `command` as the leader of a new process group. `shared`: the file whose `STOP`
-    /// word ends those who left the group, or whose leader is gone.
+    /// Starts `command` as the leader of a new process group. `shared`: the file whose `STOP` word
+    /// ends processes that left the group, or whose leader is gone.
     pub(crate) fn start(command: &mut Command, shared: Option<&Shared>) -> Self {
         use std::os::unix::process::CommandExt;
         // SAFETY: between fork and exec it makes one system call, and touches no memory.
@@ -208,7 +208,7 @@ impl Group {
         }
     }
 
-    /// What its threads are doing, a line each: who, state, and where in the kernel.
+    /// Describes the program's threads, one a line: name, state, and place in the kernel.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -241,13 +241,13 @@ impl Group {
 
     /// Sends a signal to all of it.
     pub(crate) fn signal_all(&self, signal: libc::c_int) {
-        // SAFETY: kill has no preconditions; the leader is ours and not reaped, so the group's
-        // number is nobody else's.
+        // SAFETY: kill has no preconditions. The leader is our child and is not reaped, so its
+        // group's number cannot belong to another group.
         unsafe { libc::kill(-self.child.id().cast_signed(), signal) };
     }
 
-    /// Waits until nobody is left who holds its standard output, which is a pipe, and its leader
-    /// is dead to the last thread. It is not reaped: its number stays its own.
+    /// Waits until no process holds the program's standard output, which is a pipe, and all threads
+    /// of its leader are dead. The leader is not reaped, so that its number stays its own.
     pub(crate) fn wait_for_all(&mut self) {
         if let Some(mut output) = self.child.stdout.take() {
             let mut rest = Vec::new();
@@ -256,7 +256,7 @@ impl Group {
         self.wait_for_leader();
     }
 
-    /// Waits until its leader is dead. It is not reaped: its number stays its own.
+    /// Waits until the leader is dead. The leader is not reaped, so that its number stays its own.
     pub(crate) fn wait_for_leader(&self) {
         // SAFETY: `ended` is a siginfo_t of ours, for which zeroes are valid; the child is ours.
         let status = unsafe {
@@ -271,7 +271,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(stop) = &self.stop {
-            // It may be gone with its world; whoever maps it sees the word all the same.
+            // The file may be removed already; a process that has it mapped still reads the word.
             let _ = stop.write_all_at(&1_u64.to_le_bytes(), Word::Stop as u64 * 8);
         }
         self.signal_all(libc::SIGKILL);

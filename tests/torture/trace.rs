@@ -1,5 +1,5 @@
-//! A trace of the tortured program, read and checked in itself: packets enclose their events, time
-//! never goes backward, every record is what its lane and number say.
+//! A trace of the tortured program, and its internal checks: packets enclose their events, time
+//! never goes backward, every record has the contents that follow from its lane and number.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,17 +9,17 @@ use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Member, Packet, Scope, Sink, StreamDecoder, Trace,
     VariantOption, Window,
 };
-use trackway_tests::{World, discarded_by_babeltrace, has};
+use trackway_tests::{Fixture, discarded_by_babeltrace, has};
 
 use crate::check::Totals;
 use crate::shared::Lane;
 
-/// An event, reduced to what is to be compared.
+/// An event, reduced to the compared fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Who emitted it.
+    /// Lane of the event's thread.
     pub(crate) lane: u32,
-    /// Which one of its events.
+    /// Sequence number of the event in its lane.
     pub(crate) seq: u64,
     /// When, in ns.
     pub(crate) time: u64,
@@ -32,13 +32,13 @@ pub(crate) struct Stream {
     pub(crate) name: String,
     /// Events, in the order of their bytes.
     pub(crate) records: Vec<Record>,
-    /// Events lost, as its last packet says.
+    /// Number of lost events, from its last packet.
     pub(crate) discarded: u64,
     /// Begin and end of its packets.
     pub(crate) packets: Vec<(u64, u64)>,
-    /// Whether packets before its first record were overwritten.
+    /// True if packets before its first record were overwritten.
     pub(crate) overwritten: bool,
-    /// Packets missing behind its first record.
+    /// Number of packets missing after its first record.
     pub(crate) missing: u64,
     /// Number that its next packet has if none is missing.
     next_packet: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Stream {
 pub(crate) struct Complaints(Vec<String>);
 
 impl Complaints {
-    /// Notes something that is wrong. The first few are enough.
+    /// Notes a fault. The first few are enough.
     pub(crate) fn add(&mut self, complaint: String) {
         const MAX: usize = 12;
         if self.0.len() < MAX {
@@ -64,13 +64,13 @@ impl Complaints {
         }
     }
 
-    /// All of them, a line each.
+    /// Returns all complaints, one a line.
     pub(crate) fn text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join("\n"))
     }
 }
 
-/// Where the one trace in `folder` is: there, or below.
+/// Returns the folder of the only trace in `folder`, which is `folder` itself or lies below it.
 pub(crate) fn folder_of(folder: &Path) -> PathBuf {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -83,10 +83,10 @@ pub(crate) fn folder_of(folder: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// babeltrace2 reads the trace without an error, finds as many events, as many of them discarded,
-/// and `trackway print` prints the same.
+/// Checks that babeltrace2 reads the trace without an error and finds the same number of events and
+/// of discarded ones, and that `trackway print` prints the same.
 pub(crate) fn babeltrace_agrees(
-    world: &World,
+    fixture: &Fixture,
     folder: &Path,
     totals: &Totals,
     wrong: &mut Complaints,
@@ -94,7 +94,7 @@ pub(crate) fn babeltrace_agrees(
     if !has("babeltrace2") {
         return;
     }
-    let theirs = world.command("babeltrace2").arg(folder).output().expect("babeltrace2 runs");
+    let theirs = fixture.command("babeltrace2").arg(folder).output().expect("babeltrace2 runs");
     let messages = String::from_utf8_lossy(&theirs.stderr);
     wrong.unless(theirs.status.success(), || format!("babeltrace2: {messages}"));
     let events = theirs.stdout.iter().filter(|&&byte| byte == b'\n').count() as u64;
@@ -103,7 +103,7 @@ pub(crate) fn babeltrace_agrees(
         let messages: String = messages.lines().take(5).collect();
         format!("babeltrace2 has {events} events, {discarded} discarded: {totals:?}\n{messages}")
     });
-    let ours = world.trackway(&[OsStr::new("print"), folder.as_os_str()]).output();
+    let ours = fixture.trackway(&[OsStr::new("print"), folder.as_os_str()]).output();
     let ours = ours.expect("trackway runs");
     wrong.unless(ours.stdout == theirs.stdout, || {
         let lines = ours.stdout.split(|&byte| byte == b'\n');
@@ -256,7 +256,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What is wrong with an event's fields and contexts, if anything.
+    /// Returns the first fault in an event's fields and contexts, if there is one.
     fn check_body(&self, name: &str, body: &Body) -> Option<&'static str> {
         let Some(lane) = self.lanes.get(body.lane() as usize).filter(|_| body.lane() > 0) else {
             return Some("no such lane");
@@ -288,10 +288,10 @@ impl Reader<'_> {
     }
 }
 
-/// `TINY_COUNT` of workload.c.
+/// Equals `TINY_COUNT` in workload.c.
 const TINY_COUNT: u64 = 40;
 
-/// `hash` of workload.c.
+/// Computes the same hash as `hash` in workload.c.
 fn hash(seed: u64, seq: u64) -> u64 {
     let mut x = seed.wrapping_add((seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -325,7 +325,7 @@ impl Body {
         self.seq
     }
 
-    /// What `emit_full` of workload.c makes.
+    /// Returns the body that `emit_full` in workload.c emits.
     fn expected(lane: &Lane, hash: u64, body_max: u64) -> Self {
         const FIXED: u64 = 2 + 2 + 1 + 4 + 8 + 1 + 4;
         let most = match hash >> 8 & 63 {

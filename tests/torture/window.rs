@@ -1,5 +1,5 @@
-//! What is in a test's window, as its bytes: what a recording leaves there, and for how long a dead
-//! recorder is taken for alive.
+//! Contents of a test's window, as bytes: the remains of a recording, and the time until writers
+//! take a dead recorder for dead.
 
 use std::ffi::CString;
 use std::mem::offset_of;
@@ -9,19 +9,19 @@ use std::path::Path;
 
 use trackway_abi::session::{SESSION_BYTES, SESSIONS_MAX, Session, state};
 use trackway_abi::window as layout;
-use trackway_tests::World;
+use trackway_tests::Fixture;
 use trackway_window::{SessionLayout, Window};
 
 use crate::trace::Complaints;
 
-/// Whether there is one.
-pub(crate) fn exists(world: &World) -> bool {
-    std::fs::read_dir(world.window_dir()).is_ok_and(|mut files| files.next().is_some())
+/// Returns true if there is a window.
+pub(crate) fn exists(fixture: &Fixture) -> bool {
+    std::fs::read_dir(fixture.window_dir()).is_ok_and(|mut files| files.next().is_some())
 }
 
-/// The window's fixed part.
-pub(crate) fn fixed_part(world: &World) -> Vec<u8> {
-    let mut files = std::fs::read_dir(world.window_dir()).expect("the window's folder");
+/// Returns the window's fixed part.
+pub(crate) fn fixed_part(fixture: &Fixture) -> Vec<u8> {
+    let mut files = std::fs::read_dir(fixture.window_dir()).expect("the window's folder");
     let path = files.next().expect("a window").expect("a window").path();
     let file = std::fs::File::open(path).expect("the window");
     let mut bytes = vec![0; layout::DATA_OFFSET];
@@ -29,9 +29,9 @@ pub(crate) fn fixed_part(world: &World) -> Vec<u8> {
     bytes
 }
 
-/// No session is in use, no memory held, no event enabled.
-pub(crate) fn expect_nothing_left(world: &World, wrong: &mut Complaints) {
-    let window = fixed_part(world);
+/// Checks that no session is in use, no memory held, and no event enabled.
+pub(crate) fn expect_nothing_left(fixture: &Fixture, wrong: &mut Complaints) {
+    let window = fixed_part(fixture);
     for index in 0..SESSIONS_MAX {
         let at = layout::SESSIONS_OFFSET + index * SESSION_BYTES + offset_of!(Session, state);
         let found = word_at(&window, at);
@@ -46,17 +46,17 @@ pub(crate) fn expect_nothing_left(world: &World, wrong: &mut Complaints) {
     wrong.unless(enabled == 0, || format!("{enabled} events are still enabled"));
 }
 
-/// Whether writers still take the first session's recorder for alive.
-pub(crate) fn lease_holds(world: &World) -> bool {
+/// Returns true if writers still take the first session's recorder for alive.
+pub(crate) fn lease_holds(fixture: &Fixture) -> bool {
     let at = layout::SESSIONS_OFFSET + offset_of!(Session, lease_until_ns);
-    let lease_ns = fixed_part(world)[at..at + 8].try_into().map(u64::from_le_bytes);
+    let lease_ns = fixed_part(fixture)[at..at + 8].try_into().map(u64::from_le_bytes);
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a timespec of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     lease_ns.expect("8 bytes") > (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned()
 }
 
-/// How many events have somebody's bit.
+/// Returns the number of events that a session has enabled.
 pub(crate) fn events_enabled(window: &[u8]) -> usize {
     let enabled = |index: &usize| {
         let event = layout::EVENTS_OFFSET + index * size_of::<layout::Event>();
@@ -65,10 +65,10 @@ pub(crate) fn events_enabled(window: &[u8]) -> usize {
     (0..layout::EVENTS_MAX).filter(enabled).count()
 }
 
-/// Whether a process is in the table that cannot be proved dead, because it did not know its
-/// namespace: its parent was gone before its first event.
-pub(crate) fn has_process_of_unknown_namespace(world: &World) -> bool {
-    let window = fixed_part(world);
+/// Returns true if the table of processes has one that cannot be proved dead. Such a process does
+/// not know its PID namespace, because its parent was gone before its first event.
+pub(crate) fn has_process_of_unknown_namespace(fixture: &Fixture) -> bool {
+    let window = fixed_part(fixture);
     (0..layout::PROCESSES_MAX).any(|index| {
         let at = layout::PROCESSES_OFFSET + index * size_of::<layout::Process>();
         word_at(&window, at + offset_of!(layout::Process, pid)) != 0
@@ -76,15 +76,15 @@ pub(crate) fn has_process_of_unknown_namespace(world: &World) -> bool {
     })
 }
 
-/// Whether somebody who was not in the table of processes has reserved in a lockless buffer of a
-/// session that is still there: a signal handler, while its process was entering itself, say. If
-/// he was killed there, nobody can know.
-pub(crate) fn has_unnamed_writer(world: &World) -> bool {
-    let path = std::fs::read_dir(world.window_dir()).expect("the window's folder");
+/// Returns true if a process that is not in the table of processes has reserved in a lockless
+/// buffer of a session that still exists. A signal handler can do so while its process enters
+/// itself. If such a process is killed then, its death cannot be detected.
+pub(crate) fn has_unnamed_writer(fixture: &Fixture) -> bool {
+    let path = std::fs::read_dir(fixture.window_dir()).expect("the window's folder");
     let path = path.flatten().next().expect("a window").path();
     let owner = std::fs::metadata(&path).expect("the window").uid();
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("a path");
-    let opened = Window::open(&text(world.window_dir()), &text(&path), owner, false);
+    let opened = Window::open(&text(fixture.window_dir()), &text(&path), owner, false);
     let (window, _) = opened.expect("the window opens");
     (0..SESSIONS_MAX).filter_map(|index| SessionLayout::read_as_recorder(&window, index)).any(
         |layout| {
@@ -94,7 +94,7 @@ pub(crate) fn has_unnamed_writer(world: &World) -> bool {
     )
 }
 
-/// Processes in the table, and what the kernel says of those ids now.
+/// Describes the processes in the table, and the kernel's present state of these ids.
 fn processes(window: &[u8]) -> String {
     let mut text = String::new();
     for index in 0..layout::PROCESSES_MAX {

@@ -6,16 +6,16 @@
  *     workload FILE main|process|short|dying NUMBER [SEED]
  *
  * FILE is shared with the test that runs it (tests/torture/shared.rs draws it): first a page of
- * words, what to do, then the *lanes*. A lane is one writer: a thread, or one signal's handler in a
- * thread. Before an event, its lane's `started` is raised, after it, `returned`. Whatever is killed
- * when, the events that the tracer accounts for lie between the sums of the two.
+ * words, the orders, then the *lanes*. A lane is one writer: a thread, or one signal's handler in a
+ * thread. Before an event, its lane's `started` is raised, after it, `returned`. Whichever process
+ * is killed when, the number of accounted events lies between the sums of the two.
  *
- * An event says its lane and its number in the lane; everything else in it follows from that number
- * and the lane's seed (`hash`), so a record that is torn, mixed or damaged shows.
+ * An event carries its lane and its number in the lane; all its other contents follow from that
+ * number and the lane's seed (`hash`), so a torn, mixed or damaged record is detected.
  *
- * Chance: each thread has a generator of its own, whose seed comes from that of who started it. So
- * what a thread does, in which order and with which sizes, follows from the round's seed; when, is
- * up to the kernel.
+ * Chance: each thread has a generator of its own, whose seed comes from the generator of its
+ * creator. So a thread's actions, their order and their sizes follow from the round's seed; their
+ * times depend on the kernel.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -52,14 +52,14 @@ TRACKWAY_EVENT(torture, full, TRACKWAY_INFO, (u16, process), (u16, thread), (boo
 /* --- The shared file -------------------------------------------------------------------------- */
 
 enum word {
-    STOP,        /* not 0: end, everybody */
-    LANES_USED,  /* lanes taken; lane 0 is nobody's */
+    STOP,        /* not 0: end, all processes */
+    LANES_USED,  /* lanes taken; lane 0 is unused */
     BUDGET,      /* bytes that may still be recorded, all together */
     DRIVER,      /* process id of the test; without it, stop */
     SEED,
     DURATION_MS,
     PROCESSES,
-    THREADS,     /* of each process, besides its leader */
+    THREADS,     /* of each process, without its leader */
     ALARM_US,    /* interval of SIGALRM, 0: none */
     DIRECTED_US, /* interval of SIGUSR1 to threads by turns, 0: none */
     FORKS,       /* not 0: leaders fork children that record */
@@ -84,7 +84,7 @@ struct lane {
     uint32_t pid, tid;
     uint16_t process, thread;
     uint32_t in_signal;
-    uint64_t credit; /* bytes that it may record before it asks for more */
+    uint64_t credit; /* bytes that it may record before it takes more */
     uint64_t seed;   /* of its events */
     char name[16];
 };
@@ -573,7 +573,7 @@ static void let_children_die(void)
         waitpid(pid, NULL, 0);
         atomic_fetch_add(&words[KILLED], 1);
     }
-    /* Until the recorder has looked at what the last one left behind, records may be lost. */
+    /* Until the recorder has scanned the remains of the previous workload, records may be lost. */
     nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     own_lane = 0;
     const uint32_t lane = take_lanes(0, 1, &chance);

@@ -1,5 +1,5 @@
-//! Filters in C as files of clang: what is no filter is said, and what is one becomes an object
-//! that whoever runs it accepts.
+//! Filters in C, as object files of clang: an invalid file is refused with a message, and a valid
+//! one becomes an object that traced programs accept.
 
 use trackway_filter::elf::{OBJECT_BYTES_MAX, object};
 use trackway_jit::insn::INSN_BYTES;
@@ -8,7 +8,7 @@ use trackway_jit::verify::{Rules, State, verify};
 
 use crate::Bound;
 
-/// Instructions, of which an object has so many at most, whatever the file is.
+/// Instructions: the limit of an object, whatever the file is.
 pub(crate) const INSNS: Bound = Bound { per_byte: 0, base: (OBJECT_BYTES_MAX / INSN_BYTES) as u64 };
 /// Tables of sections, functions and relocations; an object; the verifier's states of a program.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 32, base: 8 << 20 };

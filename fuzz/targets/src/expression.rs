@@ -1,5 +1,5 @@
-//! Filters as people write them: what is no filter is said with its place, and what is one becomes
-//! bytecode that whoever runs it accepts.
+//! Filter expressions as users write them: an invalid one is refused with its position, and a valid
+//! one becomes bytecode that traced programs accept.
 
 use trackway_filter::compile::compile;
 use trackway_filter::error::Error;
@@ -11,12 +11,12 @@ use trackway_schema::{Label, Scalar};
 
 use crate::Bound;
 
-/// Instructions: a predicate on each element of a list, and what leads there.
+/// Instructions: a predicate on each element of a list, and the path to it.
 pub(crate) const INSNS: Bound = Bound { per_byte: 16, base: 64 };
-/// A tree, a typed one, a graph, tables of what is known where; and the verifier's states.
+/// A tree, a typed one, a graph, tables of known values; and the verifier's states.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 4096, base: 8 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 64, base: 16 << 10 };
-/// Longer texts take long: what must be looked at is how they are read, not how many there are.
+/// Longer texts take long, and their number of terms is not of interest.
 const TEXT_BYTES_MAX: usize = 2048;
 
 /// Compiles a filter. The work: its instructions.
@@ -26,24 +26,24 @@ pub fn expression(bytes: &[u8]) -> u64 {
     let layout = layout();
     match compile(text, &layout) {
         Err(error) => {
-            told(&error, text);
+            check_message(&error, text);
             0
         }
         Ok(compiled) => {
-            compiled.filter.warnings.iter().for_each(|warning| told(warning, text));
+            compiled.filter.warnings.iter().for_each(|warning| check_message(warning, text));
             let cells = compiled.filter.cells;
             accepted(&Object { cells, alternatives: vec![compiled.alternative] })
         }
     }
 }
 
-/// Messages have a place in the text, and can be shown.
-fn told(error: &Error, text: &str) {
+/// Checks that a message has a place in the text, and can be shown.
+fn check_message(error: &Error, text: &str) {
     assert!(error.span.from <= error.span.to && error.span.to <= text.len(), "{error}");
     assert!(!error.message.is_empty() && error.render(text).contains(&error.message));
 }
 
-/// Whether a traced program would run it. Its instructions.
+/// Checks that a traced program would accept the object; returns the number of its instructions.
 fn accepted(object: &Object) -> u64 {
     let bytes = object.encode().expect("an object of one filter");
     let read = Read::decode(&bytes).expect("what was written can be read");
@@ -60,7 +60,7 @@ fn accepted(object: &Object) -> u64 {
     insns
 }
 
-/// An event that has one of everything.
+/// Returns an event with a field of each kind.
 fn layout() -> Layout {
     let member = |name: &str, of: Type| Member { name: name.into(), of };
     let labels = [("idle", 0, 0), ("busy", 1, 4)].map(|(name, first, last)| Label {

@@ -1,7 +1,7 @@
 //! The bytes of an object, as a traced program gets them: read, verified, interpreted, and run as
-//! machine code, which must come to the same.
+//! machine code, with the same result.
 //!
-//! The frame and what its words speak of end where a page without access begins.
+//! The frame and the data of its words end right before a page without access.
 
 use trackway_jit::block::Block;
 use trackway_jit::frame::{Cell, Entry, Environment, Frame};
@@ -17,7 +17,7 @@ use crate::Bound;
 
 /// A program has 16 bytes at least.
 pub(crate) const STEPS: Bound = Bound { per_byte: STEPS_MAX / 16, base: 0 };
-/// A state of the verifier and the code of each instruction; what one program needs is given back
+/// A state of the verifier and the code of each instruction; the memory of one program is released
 /// before the next one's.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 256, base: 4 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 4, base: 16 };
@@ -74,7 +74,7 @@ fn accepted(program: Program<'_>, rules: Rules) -> Option<Verified<'_>> {
     }
 }
 
-/// An answer, and the cells behind it.
+/// An answer, and the cells after the program.
 type Effect = (u64, Vec<u64>);
 
 fn effect(answer: u64, cells: Vec<Cell>) -> Effect {
@@ -89,7 +89,7 @@ extern "C" fn constant() -> u64 {
     0x0123_4567_89ab_cdef
 }
 
-/// Bytes for words, and slots: half of them words that make sense.
+/// Returns bytes for words, and slots: half of them valid words.
 fn event() -> (Vec<u8>, [u64; SLOTS_MAX]) {
     let mut random = Random::new(0);
     let bytes = (0..BYTES).map(|_| *random.pick(b"aab*/\0")).collect();
@@ -121,7 +121,7 @@ fn interpreted(
     (effect(outcome.answer, cells), outcome.steps)
 }
 
-/// `None` if this is no processor for which there is machine code.
+/// Returns `None` on processors without machine code.
 #[expect(unsafe_code, reason = "machine code runs")]
 fn executed(
     programs: &[Verified<'_>],

@@ -1,9 +1,9 @@
-//! Whole folders: several traces, each with its metadata and data files, read by `reader`: printed,
-//! counted, cut and put together. What it writes must not depend on threads, nor on the size of its
-//! pieces; what is counted is what is printed; and what is cut out or put together of whole traces
-//! prints as they do.
+//! Whole folders: several traces, each with its metadata and data files, which `reader` prints,
+//! counts, trims and merges. The output must depend neither on threads nor on the size of its
+//! pieces; the counts are those of the printed events; and a trim or merge of whole traces prints
+//! as they do.
 //!
-//! An input is any number of files, one behind another:
+//! An input is any number of files, one after another:
 //!
 //! ```text
 //! folder u8 | name u8, 0: the metadata | size u16, little endian | content
@@ -25,13 +25,13 @@ use trackway_testkit::TemporaryFolder;
 
 use crate::Bound;
 
-/// Folders and files that are told apart.
+/// Number of distinct folders and files.
 const FOLDERS: u8 = 4;
 const FILES: u8 = 8;
 /// The first name of an index.
 const INDEXES: u8 = 5;
-/// How much text is taken of an input. An event's line repeats its packet's context, so text may
-/// be the square of its input.
+/// Most bytes of text of one input. The line of an event repeats the context of its packet, so the
+/// text may grow with the square of the input.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Each line has an end.
@@ -45,35 +45,35 @@ pub(crate) const MEMORY: Bound = Bound { per_byte: 256, base: 32 << 20 };
 pub fn folder(bytes: &[u8]) -> u64 {
     let folders = folders(bytes);
     let all = Selection::default();
-    let alone = text(inputs(&folders), &all, ALONE);
-    let small = text(inputs(&folders), &all, Settings { jobs: TWO, batch_bytes: 64, ..ALONE });
+    let alone = text(inputs(&folders), &all, ONE_JOB);
+    let small = text(inputs(&folders), &all, Settings { jobs: TWO, batch_bytes: 64, ..ONE_JOB });
     assert!(alone.output == small.output, "lines depend on threads or batches");
-    // Where the text was cut, so were they, in other places.
+    // If the text was cut, the second text was, too, in another place.
     let is_cut = alone.summary.is_none();
     assert!(is_cut || alone.messages == small.messages, "messages depend on threads or batches");
     let counted = counted(&folders);
     if let Some(summary) = alone.summary {
         assert_eq!(summary.events, counted.count(), "events are counted as they are printed");
         assert_eq!(summary.is_whole, counted.is_whole, "damage is found as it is when printed");
-        // One of them, which takes as long as all the rest.
+        // One of them, which takes as long as all the others.
         let number = bytes.len() / 3;
         match bytes.len() % 3 {
             0 => written(&folders, &all, &alone, true),
             1 => written(&folders, &all, &alone, false),
             _ => {
                 let some = some(&counted, number);
-                written(&folders, &some, &text(inputs(&folders), &some, ALONE), false);
+                written(&folders, &some, &text(inputs(&folders), &some, ONE_JOB), false);
             }
         }
     }
     alone.output.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
-const ALONE: Settings =
+const ONE_JOB: Settings =
     Settings { jobs: NonZero::<usize>::MIN, batch_bytes: 128 << 10, progress: None };
 const TWO: NonZero<usize> = NonZero::new(2).expect("not zero");
 
-/// What all traces have, which must not depend on threads.
+/// Returns the statistics of all traces, which must not depend on threads.
 fn counted(folders: &Folders<'_>) -> Statistics {
     let by = |jobs| {
         let mut messages = Vec::new();
@@ -81,12 +81,12 @@ fn counted(folders: &Folders<'_>) -> Statistics {
             .expect("memory takes all");
         (all, messages.iter().filter(|&&byte| byte == b'\n').count())
     };
-    let (alone, two) = (by(ALONE.jobs), by(TWO));
+    let (alone, two) = (by(ONE_JOB.jobs), by(TWO));
     assert_eq!(alone, two, "counts depend on threads");
     alone.0
 }
 
-/// A part of what there is, other ones for other numbers.
+/// Returns a selection of the events, a different one for each number.
 fn some(counted: &Statistics, number: usize) -> Selection<'static> {
     let (first, last) = (counted.first, counted.last);
     let middle = first.zip(last).map(|(first, last)| first.midpoint(last));
@@ -101,7 +101,7 @@ fn some(counted: &Statistics, number: usize) -> Selection<'static> {
     Selection { range: Range { begin, end }, ..Selection::default() }
 }
 
-/// Trims or merges, and reads what was written. That `expected` was printed of what was selected.
+/// Trims or merges, and reads the result, which must print as `expected`.
 fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is_merge: bool) {
     let place = TemporaryFolder::new();
     let inputs = inputs(folders);
@@ -133,7 +133,7 @@ fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is
             assert_eq!(done.is_whole, messages.is_empty(), "damage is told");
             assert!(is_whole || !done.is_whole || !selection.range.eq(&Range::default()));
             let written = open(&[place.join("to")], &mut io::sink()).expect("traces");
-            let again = text(written.inputs, &Selection::default(), ALONE);
+            let again = text(written.inputs, &Selection::default(), ONE_JOB);
             if done.is_whole && is_whole {
                 assert!(again.output == expected.output, "what was written is what was read");
             }
@@ -155,7 +155,7 @@ fn folders(mut bytes: &[u8]) -> Folders<'_> {
     folders
 }
 
-/// The traces that can be read.
+/// Returns the traces that can be read.
 fn inputs<'bytes>(folders: &Folders<'bytes>) -> Vec<Input<&'bytes [u8]>> {
     let mut inputs = Vec::new();
     for (name, files) in folders {
@@ -183,7 +183,7 @@ fn text<B: Bytes + Sync>(
     let mut text = Text::default();
     let Text { output, messages, .. } = &mut text;
     let format = Pretty::new(PrettyOptions::default(), utc);
-    let (mut output, mut messages) = (Taken(output), Taken(messages));
+    let (mut output, mut messages) = (BoundedText(output), BoundedText(messages));
     let summary = print(
         inputs,
         selection,
@@ -196,7 +196,7 @@ fn text<B: Bytes + Sync>(
     text
 }
 
-/// What was written.
+/// Output of `trackway print` and its messages.
 #[derive(Debug, Default)]
 struct Text {
     output: Vec<u8>,
@@ -206,9 +206,9 @@ struct Text {
 }
 
 /// Takes text until there is too much of it.
-struct Taken<'text>(&'text mut Vec<u8>);
+struct BoundedText<'text>(&'text mut Vec<u8>);
 
-impl Write for Taken<'_> {
+impl Write for BoundedText<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let most = TEXT_BYTES_MAX - self.0.len();
         if most == 0 {

@@ -1,4 +1,4 @@
-//! Pages of the kernel's ring buffer, the records in them, and what filters say of those.
+//! Pages of the kernel's ring buffer, the records in them, and filters on those.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use crate::Bound;
 
 /// Records: four bytes each, at least.
 pub(crate) const RECORDS: Bound = Bound { per_byte: 1, base: 16 };
-/// The page is not copied, and a payload is bounded: the rest is what describes the events.
+/// The page is not copied, and a payload is bounded: the rest describes the events.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 16, base: 1 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 64 << 10 };
 /// Most bytes of a payload.
@@ -35,17 +35,17 @@ const FIELDS: &str = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
     \tfield:__rel_loc u16[] values;\toffset:32;\tsize:4;\tsigned:0;\n\
     \tfield:__data_loc cpumask_t[] mask;\toffset:36;\tsize:4;\tsigned:0;\n\
     \tfield:u32 words[4];\toffset:40;\tsize:16;\tsigned:0;\n";
-/// As Linux 6.18 has it.
+/// Format of the event as Linux 6.18 has it.
 const OPENAT: &str = "\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
     \tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;\n\
     \tfield:int flags;\toffset:32;\tsize:8;\tsigned:0;\n\
     \tfield:umode_t mode;\toffset:40;\tsize:8;\tsigned:0;\n";
 
-/// What is asked of the first of them: each kind of field, on the way past all others.
+/// Filter on the first of them: each kind of field, with all others in front of it.
 const FILTER: &str = "comm == \"s*\" || prio > 5 && any(values == 3) || words[3] == 1 && \
     (name == \"*b*\" || length(mask) == 1 || values[1] == 2) || changed(prio)";
 
-/// Its filter.
+/// Returns its filter.
 fn filter(event: &Event) -> Option<Filter> {
     let staged = plan_event(event, PAYLOAD_BYTES_MAX);
     let layout = Layout::of_event(&staged.description);
@@ -53,7 +53,7 @@ fn filter(event: &Event) -> Option<Filter> {
     Filter::new(&object, 0, &staged).ok()?
 }
 
-/// Made once: filters stay for as long as the process does.
+/// Made once: filters live as long as the process.
 static CONVERTER: LazyLock<Option<Converter>> = LazyLock::new(converter);
 
 /// Two events, as formats describe them.
@@ -87,7 +87,7 @@ fn converter() -> Option<Converter> {
     Some(Converter::with_filters(events.into_iter(), common, PAYLOAD_BYTES_MAX, contexts))
 }
 
-/// Reads what describes a page if it is text, else a page. The work: records.
+/// Reads a description of events if the input is text, otherwise a page. The work: records.
 pub fn ftrace(bytes: &[u8]) -> u64 {
     if let Ok(text) = core::str::from_utf8(bytes)
         && let Ok(format) = PageFormat::parse(text, HEADER_EVENT)
@@ -119,7 +119,7 @@ pub fn ftrace(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Else the fuzzer would look at nothing.
+    /// Otherwise the fuzzer would reach nothing.
     #[test]
     fn kept_pages_have_records_that_are_converted() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/ftrace");

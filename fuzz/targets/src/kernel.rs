@@ -1,4 +1,4 @@
-//! What the kernel says of itself: formats of events, and types.
+//! Descriptions that the kernel provides: formats of events, and types.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use trackway_schema::Scalar;
 
 use crate::Bound;
 
-/// Fields, names of values and their letters; types, and what is asked of each.
+/// Fields, names of values and their letters; types, and the queries on each.
 pub(crate) const VALUES: Bound = Bound { per_byte: 4096, base: 1024 };
 /// Tokens of C, and tables of names.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 512, base: 1 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 512, base: 16 << 10 };
-/// Types that are asked for everything: how they are read is looked at, not how many there are.
+/// Most types of which every property is queried; their number is not of interest.
 const TYPES_MAX: usize = 64;
 
-/// Somebody who knows some names.
+/// Lookup that finds some names.
 struct Few;
 
 impl NameLookup for Few {
@@ -59,7 +59,7 @@ pub fn format(bytes: &[u8]) -> u64 {
     values
 }
 
-/// Reads types, and asks for everything. The work: their parts.
+/// Reads types, and queries every property. The work: their parts.
 pub fn btf(bytes: &[u8]) -> u64 {
     let Ok(btf) = Btf::parse(bytes.to_vec()) else { return 0 };
     let mut values = btf.len() as u64;

@@ -1,10 +1,10 @@
-//! The sides of reader, recorder and traced program that get bytes from strangers, each as a
-//! function of bytes alone: called by the fuzzers (`fuzz/`), and on a kept corpus by the smoke test
+//! The code of reader, recorder and traced program that gets bytes from strangers, each part as a
+//! function of bytes: the fuzzers call it (`fuzz/`), and the smoke test does with a fixed corpus
 //! (`tests/fuzz.rs`).
 //!
-//! A target panics if what it calls panics, or breaks a promise that the target can check; it
-//! returns how much work was done, so that a test can hold that against the input's size. Memory
-//! is watched from outside, by whoever calls.
+//! A target panics if the code that it calls panics, or breaks a promise that the target can check.
+//! It returns the amount of work, so that a test can compare that with the input's size. The caller
+//! measures the memory.
 #![deny(unsafe_code)]
 
 mod elf;
@@ -36,16 +36,16 @@ pub struct Target {
     pub name: &'static str,
     /// Reads the bytes; how much work that was, in values given out.
     pub run: fn(&[u8]) -> u64,
-    /// How many values that may be.
+    /// Most values, the unit of work.
     pub values: Bound,
-    /// How many bytes of memory may be held at once.
+    /// Most bytes of memory that are allocated at once.
     pub memory: Bound,
-    /// How often memory may be asked for.
+    /// Most allocations.
     pub allocations: Bound,
 }
 
 impl Target {
-    /// Holds what reading `bytes` took against this target's bounds.
+    /// Compares the cost of reading `bytes` with this target's bounds.
     ///
     /// # Panics
     /// If it was more.
@@ -72,7 +72,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The bound for an input of `bytes`.
+    /// Returns the bound for an input of `bytes`.
     pub const fn of(self, bytes: usize) -> u64 {
         self.per_byte * bytes as u64 + self.base
     }
@@ -172,7 +172,7 @@ pub const TARGETS: [Target; 12] = [
     },
 ];
 
-/// The target of this name.
+/// Returns the target of this name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

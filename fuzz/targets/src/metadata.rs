@@ -1,4 +1,4 @@
-//! Metadata: whatever the bytes are, a trace or an error that says where.
+//! Metadata: any bytes give a trace, or an error with its position.
 
 use trackway_ctf::read::{EventClass, Trace, Type};
 
@@ -21,9 +21,9 @@ pub fn tsdl(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Names values of fields that stand for something: what is left is some of a value's own bits.
+/// Queries the names of values: for bit sets, the bits without a name remain.
 fn name_values(event: &EventClass) {
-    /// Fields are as many as metadata says; each costs as much as its table is long.
+    /// Most fields; metadata may declare any number, and each costs as much as its table is long.
     const FIELDS_MAX: usize = 8;
     let members = event.fields().into_iter().flat_map(|fields| fields.members());
     for member in members.take(FIELDS_MAX) {

@@ -12,7 +12,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    fn next_below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 }
@@ -20,35 +20,35 @@ impl Random {
 /// Numbers that are at the edge of something.
 const EDGES: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff_ffff, 1 << 60, 1 << 63, u64::MAX];
 
-/// `input` with a few changes, which are always the same for the same `seed`: bytes, numbers at an
-/// edge, digits, pieces repeated, moved or taken out, or the rest cut off.
+/// Returns `input` with a few changes, which depend only on `seed`: bytes, numbers at an edge,
+/// digits, pieces repeated, moved or removed, or the rest cut off.
 pub fn mutated(input: &[u8], seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let mut bytes = input.to_vec();
-    for _ in 0..1 + random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(8) {
+    for _ in 0..1 + random.next_below(4) {
+        let at = random.next_below(bytes.len());
+        match random.next_below(8) {
             0 => flip(&mut bytes, at, &mut random),
             1 => set(&mut bytes, at, &[random.next() as u8]),
             2 => {
-                let edge = EDGES[random.below(EDGES.len())].to_le_bytes();
-                set(&mut bytes, at, &edge[..1 << random.below(4)]);
+                let edge = EDGES[random.next_below(EDGES.len())].to_le_bytes();
+                set(&mut bytes, at, &edge[..1 << random.next_below(4)]);
             }
             3 => set_number(&mut bytes, at, &mut random),
             4 => bytes.truncate(at),
             5 => {
-                let end = bytes.len().min(at + 1 + random.below(16));
+                let end = bytes.len().min(at + 1 + random.next_below(16));
                 bytes.drain(at.min(end)..end);
             }
             6 => {
-                let end = bytes.len().min(at + 1 + random.below(64));
+                let end = bytes.len().min(at + 1 + random.next_below(64));
                 let piece = bytes.get(at..end).unwrap_or_default().to_vec();
-                let to = random.below(bytes.len());
+                let to = random.next_below(bytes.len());
                 bytes.splice(to..to, piece);
             }
             _ => {
-                let from = random.below(bytes.len());
-                let end = bytes.len().min(from + 1 + random.below(32));
+                let from = random.next_below(bytes.len());
+                let end = bytes.len().min(from + 1 + random.next_below(32));
                 let piece = bytes.get(from..end).unwrap_or_default().to_vec();
                 set(&mut bytes, at, &piece);
             }
@@ -59,7 +59,7 @@ pub fn mutated(input: &[u8], seed: u64) -> Vec<u8> {
 
 fn flip(bytes: &mut [u8], at: usize, random: &mut Random) {
     if let Some(byte) = bytes.get_mut(at) {
-        *byte ^= 1 << random.below(8);
+        *byte ^= 1 << random.next_below(8);
     }
 }
 
@@ -69,12 +69,12 @@ fn set(bytes: &mut [u8], at: usize, piece: &[u8]) {
     }
 }
 
-/// Puts another decimal number where the next one stands.
+/// Replaces the next decimal number by another one.
 fn set_number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
     let Some(digit) = bytes.iter().skip(at).position(u8::is_ascii_digit) else { return };
     let from = at + digit;
     let digits = bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
-    let number = EDGES[random.below(EDGES.len())].to_string();
+    let number = EDGES[random.next_below(EDGES.len())].to_string();
     bytes.splice(from..from + digits, number.into_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! Metadata and one stream's bytes: events, or damage that says where.
+//! Metadata and one stream's bytes: events, or damage with its position.
 //!
 //! ```text
 //! size of the metadata u16, little endian | metadata, in TSDL or in JSON | stream
@@ -11,8 +11,8 @@ use trackway_ctf::read::{
 
 use crate::Bound;
 
-/// Each bit of a packet may be a value of its own, and each packet has some to spare for arrays
-/// whose elements take no space; all of that again where an event is tried twice.
+/// Each bit of a packet may be a value of its own, and each packet may have more in arrays whose
+/// elements take no space; all of that again where an event is decoded twice.
 pub(crate) const VALUES: Bound = Bound { per_byte: 2 * (4 * 8 + 8192), base: 16 << 10 };
 /// Packets that are read of one input.
 const PACKETS_MAX: usize = 64;
@@ -66,7 +66,7 @@ fn packet(
     Ok(usize::try_from(whole).unwrap_or(usize::MAX))
 }
 
-/// Counts what it is given, and whether what begins ends.
+/// Counts the values, and checks that every begin has its end.
 #[derive(Debug, Default)]
 struct Counter {
     values: u64,
@@ -80,7 +80,7 @@ impl Sink for Counter {
 
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
         self.values += 1;
-        // Labels are looked up by whoever shows them.
+        // The caller that shows labels looks them up.
         assert!(kind.labels_of(value).all(|label| label.len() <= usize::from(u16::MAX)));
     }
 

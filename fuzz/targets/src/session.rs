@@ -1,4 +1,4 @@
-//! What a session is told: its file, and the lines on its control socket.
+//! Input of a session: its configuration file, and the lines on its control socket.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub fn spec(bytes: &[u8]) -> u64 {
     }
 }
 
-/// What is accepted can be recorded.
+/// Checks that an accepted configuration can be recorded.
 fn sensible(spec: &SessionSpec) {
     assert_eq!(spec.check(), Ok(()));
     assert!(spec.name.is_empty() || is_name(&spec.name));
@@ -63,7 +63,7 @@ fn sensible(spec: &SessionSpec) {
     }
 }
 
-/// No rule for processes is another one in disguise.
+/// Checks that no process rule can pass for another one.
 fn processes(channel: &ChannelSpec) {
     let globs = channel.executables.iter().map(|glob| "exe=\n".len() + glob.len()).sum::<usize>();
     assert!(globs <= PROCESS_RULES_BYTES_MAX);
@@ -71,8 +71,8 @@ fn processes(channel: &ChannelSpec) {
     assert!(channel.executables.iter().all(is_one));
 }
 
-/// Reads what a client sends, and lets a session's machine decide about it: each line has one
-/// answer, and what the session is after it could be begun. The work: answers.
+/// Reads a client's lines, and lets a session's machine decide about them: each line has one
+/// answer, and every accepted configuration could begin a session. The work: answers.
 ///
 /// ```text
 /// size of the pieces u8, 0: all at once | lines
@@ -88,15 +88,15 @@ pub fn control(bytes: &[u8]) -> u64 {
     let mut session = Session::begun();
     for request in whole.iter().flatten() {
         sent_again(request);
-        // After the end nobody answers.
+        // A session answers no request after its end.
         if !session.has_ended {
-            session.ask(request.clone());
+            session.send(request.clone());
         }
     }
     whole.len() as u64
 }
 
-/// What a server reads from a client that sends these pieces.
+/// Returns the requests that a server reads from a client that sends these pieces.
 fn read<'bytes>(pieces: impl Iterator<Item = &'bytes [u8]>) -> Vec<Result<Request, Refusal>> {
     let mut requests = Requests::default();
     let mut read = Vec::new();
@@ -110,7 +110,7 @@ fn read<'bytes>(pieces: impl Iterator<Item = &'bytes [u8]>) -> Vec<Result<Reques
     read
 }
 
-/// What was understood is understood again as it is written here.
+/// Checks that a request is read again as it is written here.
 fn sent_again(request: &Request) {
     let message = Message { version: PROTOCOL_VERSION, request: request.clone() };
     let mut line = serde_json::to_vec(&message).expect("texts and numbers");
@@ -118,7 +118,7 @@ fn sent_again(request: &Request) {
     assert_eq!(read([&line[..]].into_iter()), [Ok(message.request)]);
 }
 
-/// A session whose effects all succeed, but for some.
+/// A session all of whose effects succeed, except some.
 struct Session {
     machine: Machine,
     effects: u64,
@@ -136,7 +136,7 @@ impl Session {
         session
     }
 
-    fn ask(&mut self, request: Request) {
+    fn send(&mut self, request: Request) {
         const CLIENT: u64 = 7;
         self.machine.ask(CLIENT, request);
         assert_eq!(self.carry_out(), [CLIENT], "one answer for each request");
@@ -144,7 +144,7 @@ impl Session {
         assert!(self.machine.channels().count() == self.machine.spec().channels.len());
     }
 
-    /// Does all that is to be done; who was answered.
+    /// Carries out all pending effects; returns the clients that were answered.
     fn carry_out(&mut self) -> Vec<u64> {
         let mut answered = Vec::new();
         while let Some(effect) = self.machine.next_effect() {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What an instrumented module and libtrackway.so agree on. Applications include
- * <trackway/trackway.h>, whose macros build these structures; nobody writes them by hand.
+ * The interface between an instrumented module and libtrackway.so. Applications include
+ * <trackway/trackway.h>, whose macros build these structures.
  *
  * A module carries its events as data: an allocated ELF note (name "Trackway", type 1) gives the
  * bounds of its array of event pointers. libtrackway.so finds the notes of all modules when it is
@@ -12,7 +12,7 @@
  * much of it is there; functions are only added, and looked for weakly or with dlsym(3). So header
  * and library of one version work together, whichever is newer. Any other change raises
  * TRACKWAY_ABI_VERSION and the library's SONAME: then events stay off, and with TRACKWAY_DEBUG=1
- * the library says so. What library and recorder share has a version of its own (crates/abi).
+ * the library reports it. The memory of library and recorder has its own version (crates/abi).
  */
 #ifndef TRACKWAY_ABI_ABI_H
 #define TRACKWAY_ABI_ABI_H
@@ -26,8 +26,8 @@ extern "C" {
 
 #define TRACKWAY_ABI_VERSION 1
 
-/* Free bytes that every payload has in front of it (the library puts contexts there) and behind
- * it (it copies by words of eight). */
+/* Free bytes before every payload (the library puts contexts there) and after it (the library
+ * copies by words of eight). */
 #define TRACKWAY_ABI_HEADROOM 128
 #define TRACKWAY_ABI_TAILROOM 8
 /* Longest payload, in bytes: a record of 4096 less its header and contexts. */
@@ -72,7 +72,7 @@ struct trackway_abi_event;
  *
  * `payload` points at `payload_size` bytes (at most TRACKWAY_ABI_PAYLOAD_MAX; TRACKWAY_ABI_CUT may
  * be added to it), packed, little endian, with HEADROOM writable bytes before and TAILROOM readable
- * bytes behind. Any thread, any signal handler, after fork and vfork; never blocks, allocates, or
+ * bytes after. Any thread, any signal handler, after fork and vfork; never blocks, allocates, or
  * changes errno.
  */
 typedef void (*trackway_abi_emit_fn)(struct trackway_abi_event *event, unsigned char *payload,
@@ -80,23 +80,23 @@ typedef void (*trackway_abi_emit_fn)(struct trackway_abi_event *event, unsigned 
 
 /*
  * A field as a site has it before it is staged: the address of a scalar; a string (null: "(null)");
- * the elements of an array (null: zeros) or of a sequence (null: none). `length` is that of a text
- * in bytes, of a sequence in elements.
+ * the elements of an array (null: zeros) or of a sequence (null: none). `length` counts a text's
+ * bytes or a sequence's elements.
  */
 struct trackway_abi_argument {
     const void *at;
     size_t length;
 };
 
-/* What trackway_abi_ask_fn answers besides: nobody wants the event; it cannot be said yet. */
+/* Special results of trackway_abi_ask_fn: no session records the event; no decision yet. */
 #define TRACKWAY_ABI_UNWANTED UINT64_C(0)
 #define TRACKWAY_ABI_UNASKED UINT64_MAX
 
 /*
- * Asks the filters before anything is staged: of events whose staging costs something, in sessions
- * that have filters. `arguments` are the event's fields, in order. UNWANTED: that was all. UNASKED:
- * stage it, and emit() it. Anything else: stage it, and emit_asked() it with that answer at once.
- * As safe as emit().
+ * Runs the filters before the event is staged: for events whose staging costs something, in
+ * sessions that have filters. `arguments` are the event's fields, in order. UNWANTED: do nothing
+ * more. UNASKED: stage the event, and emit() it. Any other result: stage the event, and pass the
+ * result to emit_asked() at once. As safe as emit().
  */
 typedef uint64_t (*trackway_abi_ask_fn)(struct trackway_abi_event *event,
                                         const struct trackway_abi_argument *arguments);
@@ -104,10 +104,10 @@ typedef void (*trackway_abi_emit_asked_fn)(struct trackway_abi_event *event,
                                            unsigned char *payload, size_t payload_size,
                                            uint64_t asked);
 
-/* What a library offers sites besides emit(). */
+/* Functions and data of the library for sites, in addition to emit(). */
 struct trackway_abi_library {
     uint32_t size; /* sizeof(struct trackway_abi_library) in the library */
-    /* One bit a session: whether it has filters. Changes; to ask in vain costs time only. */
+    /* One bit a session: set if it has filters. Changes; a needless call of `ask` costs time. */
     uint32_t filtered;
     trackway_abi_ask_fn ask;
     trackway_abi_emit_asked_fn emit_asked;
@@ -132,7 +132,7 @@ struct trackway_abi_event {
     const char *provider;
     const char *name;
     const struct trackway_abi_field *fields;
-    /* Set, where `size` says that they are there, before `enabled` is. */
+    /* Set before `enabled`, if `size` includes them. */
     const struct trackway_abi_library *library;
     uint32_t known; /* the library's number for this description; 0: none */
     uint32_t reserved_2;
@@ -151,13 +151,13 @@ void trackway_abi_register(struct trackway_abi_event *const *begin,
                            struct trackway_abi_event *const *end);
 
 /*
- * Asks for a snapshot of each flight recorder that records this process, or of those of the session
- * of this name; returns how many sessions were asked. A library that lacks it is older than it is.
- * As trackway_snapshot() of <trackway/trackway.h>, which calls it.
+ * Requests a snapshot of each flight recorder that records this process, or of those of the session
+ * of this name; returns the number of requested snapshots. Older libraries lack this function.
+ * trackway_snapshot() of <trackway/trackway.h> calls it.
  */
 int trackway_abi_snapshot(const char *session);
 
-/* What a context of this program holds. */
+/* The value of a context of this program. */
 enum trackway_abi_context_kind {
     TRACKWAY_ABI_CONTEXT_SIGNED = 1,   /* an int64_t */
     TRACKWAY_ABI_CONTEXT_UNSIGNED = 2, /* a uint64_t */
@@ -171,7 +171,7 @@ struct trackway_abi_context {
     uint16_t size;    /* sizeof(struct trackway_abi_context) */
     uint8_t kind;     /* enum trackway_abi_context_kind */
     uint8_t reserved[3];
-    uint32_t place;   /* where the library keeps it; 0: it does not know it yet */
+    uint32_t place;   /* the library's slot for it; 0: none yet */
     uint32_t more_reserved;
     const char *provider;
     const char *name;
@@ -185,8 +185,8 @@ struct trackway_abi_context_value {
 
 /*
  * These set the calling thread's value of a context, from the bits of a number or from a string of
- * `length` bytes or up to the first NUL among them; take it away; get it, and put back what was
- * got. What is not of the context's kind is not set.
+ * `length` bytes or up to the first NUL among them; clear it; get it, and restore such a value. A
+ * value that is not of the context's kind is not set.
  *
  * Any thread, any signal handler; never block, allocate, make a system call, or change errno. The
  * context may be gone afterwards: the library keeps no pointer to it.

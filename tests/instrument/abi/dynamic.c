@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What a binding of another language does, by dlsym alone: describes events, asks whether they are
- * wanted, records values. Prints every answer that is not the expected one. */
+/* A binding of another language, by dlsym only: describes events, queries whether they are enabled,
+ * records values. Prints every unexpected result. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -122,7 +122,7 @@ static void cuts(void)
     static uint32_t many[5000];
     const struct trackway_value values[] = {
         {{.data = "whole"}, 5}, {{.data = text}, 9000}, {{.data = many}, 5000}};
-    /* Two bytes a character, behind one of one: the cut splits one. */
+    /* Two bytes a character, after one of one byte: the cut splits a character. */
     unsigned i;
     text[0] = 'x';
     for (i = 1; i < 9000; i += 2)
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
     const struct trackway_value value = {{.u = 2}, 0};
     const struct trackway_dynamic *event = (const void *)&event;
     void *library = argc > 2 ? dlopen(argv[2], RTLD_NOW) : RTLD_DEFAULT;
-    /* POSIX says that this is how to convert an object pointer to a function pointer. */
+    /* POSIX prescribes this conversion of an object pointer to a function pointer. */
     *(void **)&describe = dlsym(library, "trackway_dynamic_describe");
     *(void **)&enabled = dlsym(library, "trackway_dynamic_enabled");
     *(void **)&record = dlsym(library, "trackway_dynamic_record");

@@ -5,15 +5,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
-fn program(world: &World) -> PathBuf {
+fn program(fixture: &Fixture) -> PathBuf {
     let source =
         fs::read_to_string(source_dir().join("tests/instrument/abi/dynamic.c")).expect("a source");
-    world.compile("dynamic", &source, false, &["-std=c11", "-Wall", "-Wextra", "-Werror", "-ldl"])
+    fixture.compile("dynamic", &source, false, &["-std=c11", "-Wall", "-Wextra", "-Werror", "-ldl"])
 }
 
-/// Standard output of a program that must succeed.
+/// Runs a program, which must succeed; returns its standard output.
 fn run(command: &mut Command) -> String {
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -23,14 +23,14 @@ fn run(command: &mut Command) -> String {
 
 #[test]
 fn events_are_described_and_recorded_by_dlsym_alone() {
-    let world = World::new("dynamic");
-    let program = program(&world);
-    let recording = world.record(&[], &[program.to_str().unwrap(), "on"]);
+    let fixture = Fixture::new("dynamic");
+    let program = program(&fixture);
+    let recording = fixture.record(&[], &[program.to_str().unwrap(), "on"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     let said = String::from_utf8_lossy(&recording.output.stdout);
     assert_eq!(said, "", "{}", recording.messages());
     assert!(recording.messages().contains(" 0 lost"), "{}", recording.messages());
-    let printed = world.print(&recording.trace);
+    let printed = fixture.print(&recording.trace);
     let count = |name: &str| printed.matches(&format!(" dynamic:{name}: ")).count();
     // The macro's, the parent's, the child's: one event.
     assert_eq!((count("same"), count("types"), count("cut")), (3, 2, 2), "{printed}");
@@ -46,7 +46,7 @@ fn events_are_described_and_recorded_by_dlsym_alone() {
     ] {
         assert!(printed.contains(shown), "{shown}\n{printed}");
     }
-    // What does not fit is shared out: 4000 bytes, less prefixes, terminator and "whole".
+    // Values that do not fit share 4000 bytes, less prefixes, terminator and "whole".
     let mut cut = printed.lines().filter_map(|line| line.split_once(" dynamic:cut: "));
     let payload = |line: &str| line.split_once("{ short").expect("a payload").1.to_owned();
     let (cut, by_macro) = (cut.next().expect("it").1, cut.next().expect("the macro's").1);
@@ -58,35 +58,35 @@ fn events_are_described_and_recorded_by_dlsym_alone() {
 
 #[test]
 fn without_a_session_without_a_window_without_the_library_nothing_happens() {
-    let world = World::new("dynamic-off");
-    let program = program(&world);
+    let fixture = Fixture::new("dynamic-off");
+    let program = program(&fixture);
     let library = build_dir().join("libtrackway.so");
     let off = |mode: &str| {
-        let mut command = world.command(&program);
+        let mut command = fixture.command(&program);
         command.arg(mode).arg(&library);
         command
     };
-    assert_eq!(run(world.command(&program).arg("absent")), "");
+    assert_eq!(run(fixture.command(&program).arg("absent")), "");
     assert_eq!(run(&mut off("off")), "");
-    let nowhere = world.path("nowhere");
+    let nowhere = fixture.path("nowhere");
     assert_eq!(run(off("untraceable").env("TRACKWAY_WINDOW_DIR", nowhere)), "");
 }
 
 #[test]
 fn a_python_program_describes_its_events_through_ctypes() {
-    let world = World::new("dynamic-python");
+    let fixture = Fixture::new("dynamic-python");
     if !has("python3") {
         return skipped("python3 is not installed");
     }
     let script = source_dir().join("tests/instrument/abi/dynamic.py").display().to_string();
     // Without the library, with it and without a session, and recorded.
-    assert_eq!(run(world.command("python3").args([&script, "3"])), "");
-    let mut off = world.command("python3");
+    assert_eq!(run(fixture.command("python3").args([&script, "3"])), "");
+    let mut off = fixture.command("python3");
     assert_eq!(run(off.args([&script, "3"]).env("LD_LIBRARY_PATH", build_dir())), "");
-    let recording = world.record(&[], &["python3", &script, "3"]);
+    let recording = fixture.record(&[], &["python3", &script, "3"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(String::from_utf8_lossy(&recording.output.stdout), "");
-    let printed = world.print(&recording.trace);
+    let printed = fixture.print(&recording.trace);
     for shown in [
         "python:request: { cpu_id = ",
         "{ _path_length = 8, path = \"/päge/0\", status = 200, seconds = 0 }",

@@ -1,5 +1,5 @@
-//! The C API as other languages and other versions meet it: events described at run time, exported
-//! symbols, layouts, and what happens where library, header and recorder are not of one version.
+//! The C API in other languages and versions: events described at run time, exported symbols,
+//! layouts, and library, header and recorder of different versions.
 //!
 //! The sources are in `tests/instrument/abi/`.
 

@@ -1,7 +1,7 @@
-//! What programs were compiled against stays: symbols, names and layouts, as numbers.
+//! Contract with compiled programs: symbols, names and layouts, as numbers.
 //!
-//! A test here that fails is not to be mended by changing its numbers alone: the version rules are
-//! in include/trackway/abi/abi.h (C structures) and crates/abi (the window).
+//! Changed numbers alone do not mend a failing test: the version rules are in
+//! include/trackway/abi/abi.h (C structures) and crates/abi (the window).
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::Command;
 
 use trackway_abi::{ABI_VERSION, record, region, session, window};
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
-/// What libtrackway.so exports besides functions of the C library that it wraps.
+/// Exports of libtrackway.so, without the functions of the C library that it wraps.
 const EXPORTED: [&str; 11] = [
     "trackway_abi_context_clear",
     "trackway_abi_context_get",
@@ -36,7 +36,7 @@ fn output(program: &str, arguments: &[&str], file: &Path) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Names that a library defines for others, sorted.
+/// Returns the names that a library defines for others, sorted.
 fn exported(library: &Path) -> Vec<String> {
     let symbols = output("nm", &["-D", "--defined-only", "--format=posix"], library);
     let names = symbols.lines().filter_map(|line| line.split(' ').next());
@@ -47,7 +47,7 @@ fn exported(library: &Path) -> Vec<String> {
 
 fn is_in_the_c_library(name: &str) -> bool {
     let name = CString::new(name).expect("a name");
-    // SAFETY: the name is a C string; nothing is done with what is found.
+    // SAFETY: the name is a C string; the address that is found is not used.
     unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
 }
 
@@ -80,25 +80,25 @@ fn the_library_exports_its_functions_and_wrappers_and_nothing_else() {
     }
 }
 
-/// A preloaded library that defined anything else would be found instead of the program's own.
+/// Any other symbol of a preloaded library would replace the program's own.
 #[test]
 fn preload_helpers_export_wrappers_and_nothing_else() {
     if !has("nm") {
         return skipped("nm is not installed");
     }
-    let world = World::new("abi-helpers");
+    let fixture = Fixture::new("abi-helpers");
     let sources = fs::read_dir(source_dir().join("preload")).expect("a folder").flatten();
     let mut count = 0;
     for source in sources
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|of| of == "c"))
     {
-        let library = world.path("helper.so");
+        let library = fixture.path("helper.so");
         let mut cc = Command::new("cc");
         cc.args(["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-I"]);
         cc.arg(source_dir().join("include")).arg(&source).arg("-o").arg(&library);
         assert!(cc.status().expect("cc runs").success(), "{}", source.display());
-        // The linker makes a section's bounds known; each module has its own.
+        // The linker defines a section's bounds; each module has its own.
         for name in exported(&library).iter().filter(|name| !name.ends_with("_trackway_events")) {
             assert!(is_in_the_c_library(name), "{}: {name}", source.display());
             count += 1;
@@ -183,7 +183,7 @@ const LAYOUT: [(&str, usize); 69] = [
 /// `crates/agent/src/abi.rs` asserts the same of its structures.
 #[test]
 fn the_structures_of_the_headers_lie_where_they_lay() {
-    let world = World::new("abi-layout");
+    let fixture = Fixture::new("abi-layout");
     let mut text = "#include <trackway/trackway.h>\n#include <trackway/dynamic.h>\n".to_owned();
     for (expression, value) in LAYOUT {
         let check = format!("({expression}) == {value}u, \"{expression} is not {value}\"");
@@ -191,9 +191,9 @@ fn the_structures_of_the_headers_lie_where_they_lay() {
         writeln!(text, "_Static_assert({check});\n#endif").unwrap();
     }
     text.push_str("int main(void) { return 0; }\n");
-    world.compile("layout", &text, false, &["-std=c11", "-Wall", "-Wextra"]);
+    fixture.compile("layout", &text, false, &["-std=c11", "-Wall", "-Wextra"]);
     if has("c++") {
-        world.compile_with("c++", "layout.cc", &text, false, &["-std=c++11", "-Wall", "-Wextra"]);
+        fixture.compile_with("c++", "layout.cc", &text, false, &["-std=c++11", "-Wall", "-Wextra"]);
     }
 }
 

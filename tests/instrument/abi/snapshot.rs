@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use trackway_tests::World;
+use trackway_tests::Fixture;
 
 const PROGRAM: &str = r#"
 #include <stdio.h>
@@ -16,29 +16,33 @@ int main(void)
 }
 "#;
 
-fn said(output: &Output) -> String {
+fn stdout_of(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
 fn programs_ask_flight_recorders_for_snapshots_and_nobody_else() {
-    let world = World::new("snapshot");
+    let fixture = Fixture::new("snapshot");
     let warnings = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
-    let plain = world.compile("plain", PROGRAM, false, &warnings);
+    let plain = fixture.compile("plain", PROGRAM, false, &warnings);
     let fixed = ["-no-pie", "-static-pie", "-static"];
-    let disabled = world.compile("disabled", PROGRAM, false, &["-DTRACKWAY_DISABLE", "-Werror"]);
-    assert_eq!(said(&world.command(&plain).output().unwrap()), "0 0\n", "without the library");
+    let disabled = fixture.compile("disabled", PROGRAM, false, &["-DTRACKWAY_DISABLE", "-Werror"]);
+    assert_eq!(
+        stdout_of(&fixture.command(&plain).output().unwrap()),
+        "0 0\n",
+        "without the library"
+    );
     for flag in &fixed {
-        let program = world.compile("fixed", PROGRAM, false, &[flag]);
-        assert_eq!(said(&world.command(&program).output().unwrap()), "0 0\n", "{flag}");
+        let program = fixture.compile("fixed", PROGRAM, false, &[flag]);
+        assert_eq!(stdout_of(&fixture.command(&program).output().unwrap()), "0 0\n", "{flag}");
     }
     for (options, program, expected) in [
         (&["--overwrite"][..], &plain, "1 0\n"),
         (&[][..], &plain, "0 0\n"),
         (&["--overwrite"][..], &disabled, "0 0\n"),
     ] {
-        let recording = world.record(options, &[program]);
-        assert_eq!(said(&recording.output), expected, "{options:?} {}", program.display());
+        let recording = fixture.record(options, &[program]);
+        assert_eq!(stdout_of(&recording.output), expected, "{options:?} {}", program.display());
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * How much stack the library takes: each call runs on a stack of its own that was filled with a
- * pattern before, and the lowest byte that is not of the pattern afterwards says how deep it went.
- * Prints "NAME BYTES" for each. Root becomes nobody at the end.
+ * Stack use of the library: each call runs on a stack of its own that was filled with a pattern
+ * before. The lowest byte that no longer has the pattern afterwards shows the depth. Prints "NAME
+ * BYTES" for each. Root becomes the user `nobody` at the end.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -97,7 +97,7 @@ static long depth_of(void (*call)(void))
     return (long)(sizeof(stack) - untouched);
 }
 
-/* Beyond what making a call takes; names are one word. */
+/* In addition to the call itself; names are one word. */
 static void measure(const char *name, void (*call)(void))
 {
     printf("%s %ld\n", name, depth_of(call) - depth_of(nothing));

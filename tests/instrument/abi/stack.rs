@@ -1,16 +1,17 @@
-//! How much stack the library takes, held against what headers and guides say.
+//! Stack use of the library, compared with the figures in headers and guides.
 
 use std::fs;
 use std::process::Command;
 
-use trackway_tests::{World, source_dir};
+use trackway_tests::{Fixture, source_dir};
 
 const DYNAMIC_H: &str = "include/trackway/dynamic.h";
 const TRACKWAY_H: &str = "include/trackway/trackway.h";
 const PROCESSES: &str = "docs/guides/processes.md";
 const FILTERS: &str = "docs/guides/filters.md";
 
-/// Calls that `stack.c` measures: most bytes while somebody records, and where that is said.
+/// Calls that `stack.c` measures: most bytes while they are recorded, and the place of the
+/// documented figure.
 const RECORDED: [(&str, u64, &str, &str); 10] = [
     ("small_event", 3 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
     ("large_event", 7 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
@@ -24,13 +25,14 @@ const RECORDED: [(&str, u64, &str, &str); 10] = [
     ("setuid", 5 << 10, PROCESSES, "5 KiB of stack"),
 ];
 
-/// Bytes that an event takes besides for which a filter is linked, and where that is said.
+/// Bytes that an event takes in addition while a filter is linked for it, and the place of the
+/// documented figure.
 const LINKING: (u64, &str, &str) = (10 << 10, FILTERS, "up to 10 KiB of stack");
 
-/// Most bytes that an event takes which nobody records.
+/// Most bytes of a disabled event.
 const OFF_BYTES: u64 = 512;
 
-/// Runs the program; all that it said of each call.
+/// Runs the program; returns its figures for each call.
 fn measured(command: &mut Command) -> Vec<(String, u64)> {
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -44,23 +46,25 @@ fn measured(command: &mut Command) -> Vec<(String, u64)> {
     all
 }
 
-/// Looked up at once: a first call that looks its function up takes what the loader does.
+/// Symbols are resolved at load time: otherwise the first call of a function includes the loader's
+/// stack.
 const FLAGS: [&str; 1] = ["-Wl,-z,now"];
 
 #[test]
-fn what_is_said_about_stacks_holds() {
-    let world = World::new("stack");
-    let program = world.compile_file("instrument/abi/stack.c", true, &FLAGS);
+fn documented_stack_sizes_hold() {
+    let fixture = Fixture::new("stack");
+    let program = fixture.compile_file("instrument/abi/stack.c", true, &FLAGS);
     let linking = ("linking", LINKING.0, LINKING.1, LINKING.2);
     for (name, _, document, words) in RECORDED.into_iter().chain([linking]) {
         let text = fs::read_to_string(source_dir().join(document)).expect("a document");
         let text = text.replace("\n * ", " ").replace('\n', " ");
         assert!(text.contains(words), "{document} says of {name}: {words}");
     }
-    // While a filter is linked, which it is for the first event behind each change.
+    // A filter is linked for the first event after each change.
     for filter in ["$ctx.vtid > 0", "$ctx.procname != \"x\" && $ctx.vpid > 0 && sample(1/1)"] {
-        let trace = world.path("trace");
-        let mut recorder = world.trackway(&["record", "--on", "stack:*", "--filter", filter, "-o"]);
+        let trace = fixture.path("trace");
+        let mut recorder =
+            fixture.trackway(&["record", "--on", "stack:*", "--filter", filter, "-o"]);
         recorder.arg(&trace).arg("--").arg(&program);
         for (call, bytes) in measured(&mut recorder) {
             let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");
@@ -72,8 +76,8 @@ fn what_is_said_about_stacks_holds() {
     }
     // By sequences, and by claims.
     for tunables in ["glibc.pthread.rseq=1", "glibc.pthread.rseq=0"] {
-        let trace = world.path("trace");
-        let mut recorder = world.trackway(&["record", "--on", "stack:*", "-o"]);
+        let trace = fixture.path("trace");
+        let mut recorder = fixture.trackway(&["record", "--on", "stack:*", "-o"]);
         recorder.arg(&trace).arg("--").arg(&program).env("GLIBC_TUNABLES", tunables);
         for (call, bytes) in measured(&mut recorder) {
             let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");
@@ -84,10 +88,10 @@ fn what_is_said_about_stacks_holds() {
 }
 
 #[test]
-fn what_nobody_records_takes_no_room_for_records() {
-    let world = World::new("stack-off");
-    let program = world.compile_file("instrument/abi/stack.c", true, &FLAGS);
-    for (call, bytes) in measured(&mut world.command(&program)) {
+fn disabled_events_take_no_stack_for_records() {
+    let fixture = Fixture::new("stack-off");
+    let program = fixture.compile_file("instrument/abi/stack.c", true, &FLAGS);
+    for (call, bytes) in measured(&mut fixture.command(&program)) {
         if !call.starts_with("describe") && !["snapshot", "setuid"].contains(&&*call) {
             assert!(bytes <= OFF_BYTES, "{call}: {bytes} bytes, not {OFF_BYTES}");
         }

@@ -1,15 +1,16 @@
-//! Library, header and recorder of different versions: refused politely, the program runs on, and
-//! who asks is told which is older and what to do.
+//! Library, header and recorder of different versions: refused with a message, while the program
+//! runs on. Commands report which is older and what to do.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use trackway_tests::{World, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
 
-/// Records an event, says so, and waits for the end of its input or half a second, which is long
-/// enough for a recorder that looks at its descendants every twentieth of one.
+/// Program that records an event, prints a line, and waits for the end of its input or half a
+/// second, which is long enough for a recorder that checks its descendants every twentieth of a
+/// second.
 const PROGRAM: &str = r#"
 #include <poll.h>
 #include <stdio.h>
@@ -28,13 +29,13 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// libtrackway.so of another version, built in a folder of this world.
-fn library(world: &World, age: &str) -> Option<PathBuf> {
+/// libtrackway.so of another version, built in a folder of this fixture.
+fn library(fixture: &Fixture, age: &str) -> Option<PathBuf> {
     if !has("cargo") {
         skipped("cargo is not installed");
         return None;
     }
-    let target = world.path(&format!("target-{age}"));
+    let target = fixture.path(&format!("target-{age}"));
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--quiet", "--locked", "--offline", "-p", "trackway-capi"]);
     cargo.arg("--target-dir").arg(&target).current_dir(source_dir());
@@ -47,16 +48,16 @@ fn library(world: &World, age: &str) -> Option<PathBuf> {
 
 #[test]
 fn a_recorder_names_the_processes_whose_library_is_of_another_version() {
-    let world = World::new("versions");
-    let program = world.compile("program", PROGRAM, false, &[]);
+    let fixture = Fixture::new("versions");
+    let program = fixture.compile("program", PROGRAM, false, &[]);
     for (age, advice) in [
         ("newer", "update trackway, or use the one that came with that library"),
         ("older", "start them again with the library that came with trackway"),
     ] {
-        let Some(library) = library(&world, age) else { return };
+        let Some(library) = library(&fixture, age) else { return };
         let preload = format!("LD_PRELOAD={}", library.display());
-        let mut record = world.trackway(&["record", "-o"]);
-        record.arg(world.path(age)).args(["--", "env", &preload, "TRACKWAY_DEBUG=1"]);
+        let mut record = fixture.trackway(&["record", "-o"]);
+        record.arg(fixture.path(age)).args(["--", "env", &preload, "TRACKWAY_DEBUG=1"]);
         let output = record.arg(&program).arg("wait").output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{messages}");
@@ -68,13 +69,13 @@ fn a_recorder_names_the_processes_whose_library_is_of_another_version() {
         let told = format!("a libtrackway.so {age} than this trackway: {advice}");
         assert!(messages.contains(&told), "{messages}");
         assert!(messages.contains(" 0 events recorded, 0 lost"), "{messages}");
-        list_names(&world, &program, &library, age, advice);
+        list_names(&fixture, &program, &library, age, advice);
     }
 }
 
-/// `trackway list`, while a program runs with that library.
-fn list_names(world: &World, program: &Path, library: &Path, age: &str, advice: &str) {
-    let mut child = world
+/// Runs `trackway list` while a program runs with that library.
+fn list_names(fixture: &Fixture, program: &Path, library: &Path, age: &str, advice: &str) {
+    let mut child = fixture
         .command(program)
         .args(["wait", "for input"])
         .env("LD_PRELOAD", library)
@@ -85,7 +86,7 @@ fn list_names(world: &World, program: &Path, library: &Path, age: &str, advice: 
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
     let list = |format: &[&str]| {
-        let output = world.trackway(&[&["list"], format].concat()).output().expect("it runs");
+        let output = fixture.trackway(&[&["list"], format].concat()).output().expect("it runs");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let pid = child.id();
@@ -103,8 +104,8 @@ fn list_names(world: &World, program: &Path, library: &Path, age: &str, advice: 
 }
 
 /// Compiles the program against a copy of the header in which `from` is `to`.
-fn with_header(world: &World, name: &str, file: &str, from: &str, to: &str) -> PathBuf {
-    let include = world.path(&format!("include-{name}"));
+fn with_header(fixture: &Fixture, name: &str, file: &str, from: &str, to: &str) -> PathBuf {
+    let include = fixture.path(&format!("include-{name}"));
     fs::create_dir_all(include.join("trackway/abi")).expect("a folder");
     for header in ["trackway/trackway.h", "trackway/abi/abi.h"] {
         let text = fs::read_to_string(source_dir().join("include").join(header)).expect("it");
@@ -112,7 +113,7 @@ fn with_header(world: &World, name: &str, file: &str, from: &str, to: &str) -> P
         assert_eq!(changed != text, header == file, "{from} is not in {header}");
         fs::write(include.join(header), changed).expect("a copy");
     }
-    let (source, program) = (world.path("program.c"), world.path(name));
+    let (source, program) = (fixture.path("program.c"), fixture.path(name));
     fs::write(&source, PROGRAM).expect("a source");
     let mut cc = Command::new("cc");
     cc.arg("-O2").arg("-I").arg(&include).arg(&source).arg("-o").arg(&program);
@@ -124,9 +125,9 @@ fn with_header(world: &World, name: &str, file: &str, from: &str, to: &str) -> P
 fn structures_that_grew_are_taken_and_other_versions_stay_off() {
     const ABI: &str = "trackway/abi/abi.h";
     const VERSION: &str = "#define TRACKWAY_ABI_VERSION 1";
-    let world = World::new("versions-header");
+    let fixture = Fixture::new("versions-header");
     let cases = [
-        // A header that knows more than the library: structures only grow at their end.
+        // A header that is newer than the library: structures only grow at their end.
         (
             "grown",
             ABI,
@@ -137,8 +138,8 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
         ),
         ("newer", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 2", 0, Some("a newer header")),
         ("older", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 0", 0, Some("an older header")),
-        // Of this version, without what was added at the end: it cannot be asked about, and is
-        // recorded.
+        // Of this version, without the members that were added at the end: it cannot be queried,
+        // and is recorded.
         (
             "first",
             "trackway/trackway.h",
@@ -158,9 +159,9 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
         ),
     ];
     for (name, file, from, to, recorded, reason) in cases {
-        let program = with_header(&world, name, file, from, to);
-        let trace = world.path(&format!("trace-{name}"));
-        let mut record = world.trackway(&["record", "-o"]);
+        let program = with_header(&fixture, name, file, from, to);
+        let trace = fixture.path(&format!("trace-{name}"));
+        let mut record = fixture.trackway(&["record", "-o"]);
         record.arg(&trace).arg("--").arg(&program).env("TRACKWAY_DEBUG", "1");
         let output = record.output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr);
@@ -173,9 +174,9 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
         assert_eq!(said, usize::from(reason.is_some()), "{name}: {messages}");
         assert!(messages.contains(reason.unwrap_or("")), "{name}: {messages}");
         if recorded > 0 {
-            assert!(world.print(&trace).contains("versions:hello: "), "{name}");
+            assert!(fixture.print(&trace).contains("versions:hello: "), "{name}");
         }
     }
-    // The library that the others were held against.
+    // The library with which the others were compared.
     assert!(build_dir().join("libtrackway.so").exists());
 }

@@ -1,21 +1,21 @@
-//! What lies behind the pointers that system calls get, as it is recorded.
+//! Memory behind the pointer arguments of system calls, as it is recorded.
 
 use std::fs;
 
-use trackway_tests::{World, has_kernel_events, text};
+use trackway_tests::{Fixture, has_kernel_events, text};
 
 use super::{lines, program};
 use crate::support::record;
 
-/// What a run of `arguments.c` said, and the fields of each event of the calls that it is about, by
-/// event, in order. `None` (said so) where the kernel's events cannot be recorded.
+/// Records `arguments.c`; returns its output and, in order, each event of `calls` with its fields.
+/// Returns `None`, after printing the reason, where kernel events cannot be recorded.
 fn run(name: &str, what: &str, calls: &str) -> Option<(String, Vec<(String, String)>)> {
-    let world = World::new(name);
-    program(&world)?;
-    let program = world.compile_file("kernel/arguments.c", false, &[]);
-    let file = world.path("file").display().to_string();
+    let fixture = Fixture::new(name);
+    program(&fixture)?;
+    let program = fixture.compile_file("kernel/arguments.c", false, &[]);
+    let file = fixture.path("file").display().to_string();
     let command = [program.to_str().expect("a path"), what, &file];
-    let output = record(&world, &["--kernel", calls], &command);
+    let output = record(&fixture, &["--kernel", calls], &command);
     assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
     assert!(text(&output.stderr).contains(" 0 lost, 0 overwritten"), "{}", text(&output.stderr));
     let event = |line: &String| {
@@ -23,11 +23,12 @@ fn run(name: &str, what: &str, calls: &str) -> Option<(String, Vec<(String, Stri
         let name = rest.split(": { cpu_id").next()?.rsplit(' ').next()?;
         Some((name.to_owned(), fields.strip_suffix(" }")?.to_owned()))
     };
-    let events = lines(&world).iter().map(|line| event(line).expect("an event")).collect();
+    let events = lines(&fixture).iter().map(|line| event(line).expect("an event")).collect();
     Some((text(&output.stdout), events))
 }
 
-/// The fields of the first of these events that has this among them, and what comes behind it.
+/// Returns the fields of the first of these events that has this among them, and the event after
+/// it.
 fn find<'a>(events: &'a [(String, String)], name: &str, has: &str) -> (&'a str, &'a str) {
     let is_it = |(event, fields): &(String, String)| {
         event.strip_prefix("syscall_entry_") == Some(name) && fields.contains(has)
@@ -42,8 +43,8 @@ fn assert_has(fields: &str, expected: &str) {
     assert!(fields.contains(expected), "{expected}\n{fields}");
 }
 
-/// RUN calls with addresses of sockets. EXPECT family, port and address, or the path, whole; and to
-/// be told where there is nothing.
+/// RUN calls with addresses of sockets. EXPECT family, port and address, or the complete path; and
+/// a message where there is nothing.
 // Longer than 70 lines: a table.
 #[test]
 fn addresses_of_sockets_are_taken_apart() {
@@ -64,7 +65,7 @@ fn addresses_of_sockets_are_taken_apart() {
         bytes.join(", ")
     );
     assert_has(fields, &expected);
-    // One that is no file, for both sides; who connects has none.
+    // An address that is no file, for both sides; a connecting client has none.
     for name in ["bind", "connect"] {
         let (fields, _) = find(&events, name, "@trackway-test-");
         assert_has(fields, "family = 1, ");
@@ -77,7 +78,7 @@ fn addresses_of_sockets_are_taken_apart() {
     assert_has(exit, "path = [ ], upeer_addrlen = 2, incomplete = 0x0");
     let (fields, _) = find(&events, "connect", "pppp");
     assert_has(fields, &format!("path = [ [0] = \"{}\" ], addrlen = 110", "p".repeat(108)));
-    // Of families that have no fields of their own: what is behind the family.
+    // Families without fields of their own: the bytes after the family.
     for (name, family, data) in [
         ("bind", 16, "0 0 4D 0 0 0 11 0 0 0"),
         ("connect", 40, "0 0 0 4 0 0 3 0 0 0 0 0 0 0"),
@@ -105,7 +106,7 @@ fn addresses_of_sockets_are_taken_apart() {
         assert_has(fields, "family = 0, dport = 0, _v4addr_length = 0, ");
         assert_has(fields, incomplete);
     }
-    // What is cut is said: paths and names, and what is behind other families.
+    // Cut data is reported: paths and names, and the bytes of other families.
     let (fields, _) = find(&events, "connect", "qqqq");
     assert_has(
         fields,
@@ -128,8 +129,8 @@ fn addresses_of_sockets_are_taken_apart() {
     assert_has(fields, &format!("family = 2, dport = 4661, {internet}, {none}, flags"));
 }
 
-/// RUN calls with vectors, times, pairs and structures. EXPECT what is in them, and no more of them
-/// than there is room for, which is said.
+/// RUN calls with vectors, times, pairs and structures. EXPECT their contents, as far as there is
+/// room, and a report of the rest.
 #[test]
 fn structures_are_taken_apart() {
     let calls = "syscalls:writev,syscalls:readv,syscalls:nanosleep,syscalls:newfstatat,\
@@ -197,8 +198,9 @@ fn structures_are_taken_apart() {
     assert_has(fields, "utimes_tv_nsec = [ [0] = 1, [1] = 2 ], flags = 0x0, incomplete = 0x0");
 }
 
-/// RUN calls with a text that is not in memory yet, with one that never is, and with long ones.
-/// EXPECT the first when its call returns, texts up to 1023 bytes whole, and to be told of others.
+/// RUN calls with a string that is not in memory yet, with one that never is, and with long ones.
+/// EXPECT the first when its call returns, complete strings up to 1023 bytes, and a report of the
+/// others.
 #[test]
 fn a_text_that_was_not_in_memory_is_read_when_the_call_returns() {
     let Some((_, events)) = run("kernel-texts", "texts", "syscalls:access") else { return };
@@ -227,10 +229,10 @@ fn a_text_that_was_not_in_memory_is_read_when_the_call_returns() {
     }
 }
 
-/// RUN a call with a text that is not in memory yet, whose return is not recorded, and another one
-/// with a text that is there. EXPECT the other's return not to have it once more.
+/// RUN a call with a string that is not in memory yet, whose exit is not recorded, and another one
+/// with a string in memory. EXPECT the other's exit not to have it once more.
 #[test]
-fn what_was_missing_of_a_call_is_not_taken_for_the_next_ones() {
+fn missing_arguments_of_a_call_do_not_mark_the_next_one() {
     let calls = "syscalls:sys_enter_chdir,syscalls:access";
     let Some((_, events)) = run("kernel-again", "again", calls) else { return };
     let missing = ("syscall_entry_chdir".into(), "filename = \"\", incomplete = 0x1".into());
@@ -239,19 +241,19 @@ fn what_was_missing_of_a_call_is_not_taken_for_the_next_ones() {
     assert_eq!(exit, "ret = -2, _filename_length = 0, filename = [ ], incomplete = 0x0");
 }
 
-/// RUN a call of which not all that it leads to is recorded. EXPECT that to be said as it begins,
-/// and in the trace.
+/// RUN a call of which not all fields are recorded. EXPECT a message at the beginning, and a note
+/// in the trace.
 #[test]
 fn fields_that_are_left_out_are_said() {
-    let world = World::new("kernel-left-out");
-    if !has_kernel_events(&world) {
+    let fixture = Fixture::new("kernel-left-out");
+    if !has_kernel_events(&fixture) {
         return;
     }
     let said = |calls: &str| {
-        let output = record(&world, &["--kernel", calls], &["true"]);
+        let output = record(&fixture, &["--kernel", calls], &["true"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let metadata =
-            fs::read_to_string(world.path("trace/kernel/metadata")).expect("it is there");
+            fs::read_to_string(fixture.path("trace/kernel/metadata")).expect("it is there");
         (text(&output.stderr), metadata)
     };
     let (talk, metadata) = said("syscalls:waitid");
@@ -268,7 +270,7 @@ fn fields_that_are_left_out_are_said() {
     assert!(metadata.contains("trackway_left_out_fields = \"\";"), "{metadata}");
 }
 
-/// RUN programs with few arguments, and with many; with none, and with what are none. EXPECT them,
+/// RUN programs with few arguments, and with many; with none, and with invalid ones. EXPECT them,
 /// as far as there is room, and nothing of the environment.
 #[test]
 fn arguments_of_a_program_are_texts() {

@@ -1,34 +1,35 @@
 //! System calls by the numbers of 32 bits: `trackway record --kernel syscalls:…`.
 
-use trackway_tests::{World, skipped, text};
+use trackway_tests::{Fixture, skipped, text};
 
 use super::{lines, program};
 use crate::support::record;
 
-/// What a line says behind the event's name and its contexts, without the CPU and the thread.
-fn said(line: &str) -> String {
+/// Returns the part of a line after the event's name and its contexts, without the CPU and the
+/// thread.
+fn event_fields(line: &str) -> String {
     let (_, rest) = line.split_once("compat_syscall_").unwrap_or_else(|| panic!("{line}"));
     let (name, _) = rest.split_once(": ").unwrap_or_else(|| panic!("{line}"));
     let fields = rest.rsplit("}, { ").next().unwrap_or_default();
     format!("{name}: {fields}")
 }
 
-/// RUN calls by numbers of 32 bits, of a text, numbers, addresses and structures that programs of
-/// 32 bits have, too, and of one that they have not; beside one of 64 bits. EXPECT each under its
-/// own name, with what it takes and what it has written, whatever is in the upper halves of
-/// registers; and to be told of one that nobody knows, where all calls are recorded.
+/// RUN 32-bit system calls: of a string, numbers, addresses and structures that 32-bit programs
+/// have, too, and of one that they lack; and a 64-bit call. EXPECT each under its own name, with
+/// its arguments and results, whatever the upper halves of registers hold; and a message about the
+/// unknown number, where all calls are recorded.
 #[test]
 fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
-    let world = World::new("kernel-compat");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-compat");
+    if program(&fixture).is_none() {
         return;
     }
-    let program = world.compile_file("kernel/compat.c", false, &[]);
+    let program = fixture.compile_file("kernel/compat.c", false, &[]);
     let calls = "syscalls:openat,syscalls:getpgid,syscalls:pipe2,syscalls:clock_gettime,\
                  syscalls:connect,syscalls:newfstat,syscalls:mmap,syscalls:mkdirat,syscalls:preadv,\
                  syscalls:execve,syscalls:writev,syscalls:sendmsg";
     let options = ["--kernel", calls, "--kernel-only"];
-    let output = record(&world, &options, &[program.to_str().expect("a path")]);
+    let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
     if output.status.code() == Some(77) {
         return skipped("this kernel has no system calls of 32 bits");
     }
@@ -36,9 +37,9 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     let numbers = text(&output.stdout);
     let numbers: Vec<&str> = numbers.split_whitespace().collect();
     let [read_end, write_end, seconds, nanoseconds] = numbers[..] else { panic!("{numbers:?}") };
-    let lines = lines(&world);
-    let ours: Vec<String> =
-        lines.iter().filter(|line| line.contains(" compat_")).map(|line| said(line)).collect();
+    let lines = lines(&fixture);
+    let compat = lines.iter().filter(|line| line.contains(" compat_"));
+    let ours: Vec<String> = compat.map(|line| event_fields(line)).collect();
     let all = ours.join("\n");
     let mut rest = ours.iter();
     let mut next = |parts: &[&str]| {
@@ -70,7 +71,7 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     next(&["entry_sendmsg: fd = -1, ", "dport = 77, ", " v4addr = [ [0] = 127, [1] = 0, "]);
     next(&["exit_sendmsg: ret = -9 }"]);
     assert_eq!(rest.next(), None, "{all}");
-    // Others by the same numbers are what they are, and those that nobody wants are not counted.
+    // 64-bit calls by the same numbers keep their names; disabled calls are not counted.
     let wide = |line: &&String| line.contains(" syscall_entry_openat: ") && line.contains("/wide");
     assert_eq!(lines.iter().filter(wide).count(), 1, "{lines:#?}");
     let foreign = ["preadv", "mkdirat"];
@@ -78,46 +79,46 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     let talk = text(&output.stderr);
     assert!(!talk.contains("unknown numbers"), "{talk}");
     let print = ["print", "--symbolic", "trace"];
-    let symbolic = text(&world.trackway(&print).output().expect("it runs").stdout);
+    let symbolic = text(&fixture.trackway(&print).output().expect("it runs").stdout);
     let shown = "openat(AT_FDCWD, \"/nowhere/narrow\", O_RDONLY|O_CLOEXEC, 0)";
     let line = symbolic.lines().find(|line| line.contains("compat_syscall_entry_openat"));
     assert!(line.is_some_and(|line| line.contains(shown)), "{symbolic}");
-    std::fs::remove_dir_all(world.path("trace")).expect("a trace");
+    std::fs::remove_dir_all(fixture.path("trace")).expect("a trace");
     let options = ["--kernel", "syscalls", "--kernel-only"];
-    let output = record(&world, &options, &[program.to_str().expect("a path")]);
+    let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
     let talk = text(&output.stderr);
     assert!(talk.contains("by unknown numbers of 32 bits are not recorded: 1 of"), "{talk}");
 }
 
-/// RUN such calls with a filter on their text, by the call's name, and without those events. EXPECT
-/// what is meant.
+/// RUN such calls with a filter on their strings, by the call's name, and without those events.
+/// EXPECT only the selected calls.
 #[test]
 fn calls_by_numbers_of_32_bits_are_filtered_and_left_out_like_others() {
-    let world = World::new("kernel-compat-filter");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-compat-filter");
+    if program(&fixture).is_none() {
         return;
     }
-    let program = world.compile_file("kernel/compat.c", false, &[]);
+    let program = fixture.compile_file("kernel/compat.c", false, &[]);
     let command = [program.to_str().expect("a path")];
     let filter = "syscalls:openat: filename == \"/nowhere/*\" && $ctx.tid > 0";
     let options = ["--kernel", "syscalls:openat", "--filter", filter, "--kernel-only"];
-    let output = record(&world, &options, &command);
+    let output = record(&fixture, &options, &command);
     if output.status.code() == Some(77) {
         return skipped("this kernel has no system calls of 32 bits");
     }
-    let lines_of = lines(&world);
+    let lines_of = lines(&fixture);
     let names = ["compat_syscall_entry_openat: ", " syscall_entry_openat: "];
     assert_eq!(lines_of.len(), 2, "{lines_of:#?} {}", text(&output.stderr));
     assert!(lines_of.iter().zip(names).all(|(line, name)| line.contains(name)), "{lines_of:#?}");
-    std::fs::remove_dir_all(world.path("trace")).expect("a trace");
+    std::fs::remove_dir_all(fixture.path("trace")).expect("a trace");
     let options = ["--kernel", "syscalls:openat,!compat_*", "--kernel-only"];
-    record(&world, &options, &command);
-    let lines = lines(&world);
+    record(&fixture, &options, &command);
+    let lines = lines(&fixture);
     assert!(!lines.is_empty() && !lines.iter().any(|line| line.contains("compat_")), "{lines:#?}");
 }
 
-/// RUN calls by numbers that no call has: -1, one of x32, in a gap and beyond the table. EXPECT to
-/// be told how many they were, and of none if all are known.
+/// RUN calls by numbers that no call has: -1, one of x32, in a gap and beyond the table. EXPECT a
+/// message with their count, and no message if all numbers are known.
 #[test]
 fn calls_by_unknown_numbers_are_counted() {
     const CALLS: &str = r#"
@@ -135,22 +136,22 @@ int main(int count, char **arguments)
     return syscall(SYS_getppid) < 0;
 }
 "#;
-    let world = World::new("kernel-unknown");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-unknown");
+    if program(&fixture).is_none() {
         return;
     }
-    let calls = world.compile("unknown", CALLS, false, &[]);
+    let calls = fixture.compile("unknown", CALLS, false, &[]);
     let calls = calls.to_str().expect("a path");
     let options = ["--kernel", "syscalls", "--kernel-only"];
     let talk = |command: &[&str]| {
-        let output = record(&world, &options, command);
+        let output = record(&fixture, &options, command);
         assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
-        assert_eq!(lines(&world).iter().filter(|line| line.contains("entry_getppid")).count(), 1);
+        assert_eq!(lines(&fixture).iter().filter(|line| line.contains("entry_getppid")).count(), 1);
         text(&output.stderr)
     };
     let some = talk(&[calls, "some"]);
     let said = some.split_once("by unknown numbers are not recorded: ").map(|(_, rest)| rest);
-    // (Calls that our table lacks would be among them: up to so many.)
+    // (They may include calls that our table lacks: up to so many.)
     let said = said.map(|rest| rest.trim_start_matches("up to "));
     assert!(said.is_some_and(|rest| rest.starts_with("28 of them")), "{some}");
     let none = talk(&[calls]);

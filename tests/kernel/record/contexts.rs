@@ -1,14 +1,14 @@
-//! Contexts of the kernel's events: `trackway record --kernel … --context …`.
+//! Contexts of kernel events: `trackway record --kernel … --context …`.
 
 use std::fs;
 use std::path::PathBuf;
 
-use trackway_tests::{World, skipped, text};
+use trackway_tests::{Fixture, skipped, text};
 
 use super::{lines, program};
 use crate::support::record;
 
-/// A control group of this test's own; `None` where nobody lets us make one.
+/// Control group of this test; `None` where the user may not make one.
 struct Group(PathBuf);
 
 impl Group {
@@ -36,31 +36,31 @@ const ALL: &str = "procname,tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,e
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable";
 
-/// The same, as the program says them.
+/// The same contexts, in the order in which the program prints them.
 const IN_ORDER: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable,procname";
 
-/// RUN a program that has numbers, names and namespaces of its own, and says which. EXPECT the
-/// kernel's events to say the same, of entry and exit, and of events that are no calls.
+/// RUN a program that has numbers, names and namespaces of its own, and prints them. EXPECT the
+/// same in kernel events, of entry and exit, and of events that are no calls.
 #[test]
 fn contexts_are_what_the_thread_itself_finds() {
-    let world = World::new("kernel-contexts");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-contexts");
+    if program(&fixture).is_none() {
         return;
     }
-    let program = world.compile_file("kernel/contexts.c", false, &["-pthread"]);
+    let program = fixture.compile_file("kernel/contexts.c", false, &["-pthread"]);
     let group = Group::new();
     let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
     let options = ["--kernel", "syscalls:getpgid,sched_process_exit", "--context", ALL];
     let command = [program.to_str().expect("a path"), &folder];
-    let output = record(&world, &options, &command);
+    let output = record(&fixture, &options, &command);
     if output.status.code() == Some(81) {
         return skipped("nobody may make namespaces here");
     }
     assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
     let mut expected = text(&output.stdout).trim().to_owned();
-    let lines = lines(&world);
+    let lines = lines(&fixture);
     let of = |event: &str| {
         let is_it = |line: &&String| line.contains(event) && line.contains("fifteen letters");
         lines.iter().find(is_it).unwrap_or_else(|| panic!("no {event}: {lines:#?}"))
@@ -75,21 +75,21 @@ fn contexts_are_what_the_thread_itself_finds() {
         let line = of(event);
         assert!(line.contains(&expected), "{line}\n{expected}");
     }
-    let trace = world.trackway(&["print", "--filter", "$ctx.nice == 7", "--count", "trace"]);
+    let trace = fixture.trackway(&["print", "--filter", "$ctx.nice == 7", "--count", "trace"]);
     let count = { trace }.output().expect("it runs");
     assert!(text(&count.stdout).trim().parse::<u64>().is_ok_and(|count| count >= 3), "{count:?}");
 }
 
-/// RUN filters on each context, in a thread that calls the system with what it is, and with what it
-/// is not; and on some of them where a thread ends. EXPECT what is meant, and that the trace says
-/// the same of each.
+/// RUN filters on each context, in a thread that makes system calls with its own value, and with
+/// another; and on some of them where a thread ends. EXPECT the selected calls, and the same values
+/// in the trace.
 #[test]
 fn filters_ask_for_each_context_that_is_recorded() {
-    let world = World::new("kernel-contexts-asked");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-contexts-asked");
+    if program(&fixture).is_none() {
         return;
     }
-    let program = world.compile_file("kernel/contexts.c", false, &["-pthread"]);
+    let program = fixture.compile_file("kernel/contexts.c", false, &["-pthread"]);
     let group = Group::new();
     let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
     let names: Vec<&str> = IN_ORDER.split(',').collect();
@@ -103,7 +103,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
                 $ctx.preemptible == 1 && $ctx.migratable == 1 && $ctx.vtid != $ctx.vpid";
     let events = ["--kernel", "syscalls:sys_enter_lseek,sched_process_exit", "--context", ALL];
     let options = [&events[..], &["--filter", &calls, "--filter", ends]].concat();
-    let output = record(&world, &options, &[program.to_str().expect("a path"), &folder]);
+    let output = record(&fixture, &options, &[program.to_str().expect("a path"), &folder]);
     if output.status.code() == Some(81) {
         return skipped("nobody may make namespaces here");
     }
@@ -113,7 +113,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
         let value = line.split(&format!(" {name} = ")).nth(1)?;
         value.split([',', ' ']).next().map(str::to_owned)
     };
-    let lines = lines(&world);
+    let lines = lines(&fixture);
     let calls: Vec<&String> = lines.iter().filter(|line| line.contains("_lseek: ")).collect();
     let mut calls = calls.into_iter();
     for (number, name) in names.iter().enumerate() {
@@ -126,7 +126,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
         let whence = format!("whence = {} }}", 100 + number);
         assert!(line.contains(&whence), "{name}: {line}");
         match *name {
-            // Text alone is asked whatever the offset is.
+            // Only strings are filtered whatever the offset is.
             "procname" => assert_eq!(of(line, "offset").as_deref(), Some("0"), "{line}"),
             name => {
                 assert_eq!(of(line, "offset"), of(line, name), "{name}: {line}");
@@ -140,12 +140,12 @@ fn filters_ask_for_each_context_that_is_recorded() {
     assert!(ends.len() == 1 && ends[0].contains("fifteen letters"), "{ends:?}");
 }
 
-/// RUN lists of contexts of both. EXPECT each side to have what it knows, and programs what is
-/// usual where only the kernel's are named.
+/// RUN lists of contexts for both. EXPECT each side to have the contexts that it supports, and
+/// programs the default ones where the list names only kernel contexts.
 #[test]
 fn each_side_has_the_contexts_that_it_knows() {
-    let world = World::new("kernel-contexts-both");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-contexts-both");
+    let Some(program) = program(&fixture) else { return };
     let program = program.to_str().expect("a path");
     for (list, of_programs, of_the_kernel) in [
         (None, "{ vtid = ", "{ tid = "),
@@ -156,9 +156,9 @@ fn each_side_has_the_contexts_that_it_knows() {
     ] {
         let mut options = vec!["--kernel", "syscalls:sys_enter_getpgid"];
         options.extend(list.iter().flat_map(|list| ["--context", list]));
-        let output = record(&world, &options, &[program, "1"]);
+        let output = record(&fixture, &options, &[program, "1"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let lines = lines(&world);
+        let lines = lines(&fixture);
         let call = lines.iter().find(|line| line.contains("syscall_entry_getpgid")).expect("one");
         let event = lines.iter().find(|line| line.contains("calls:before")).expect("one");
         // The thread's number, whatever it is.
@@ -169,20 +169,20 @@ fn each_side_has_the_contexts_that_it_knows() {
     }
 }
 
-/// RUN what cannot be. EXPECT to be told what there is.
+/// RUN unknown contexts. EXPECT a message that lists the existing ones.
 #[test]
 fn contexts_that_nobody_has_are_refused() {
-    let world = World::new("kernel-contexts-refused");
+    let fixture = Fixture::new("kernel-contexts-refused");
     let refused = |options: &[&str]| {
-        let output = record(&world, options, &["touch", "ran"]);
-        assert!(!output.status.success() && !world.path("ran").exists());
+        let output = record(&fixture, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !fixture.path("ran").exists());
         text(&output.stderr)
     };
     let talk = refused(&["--context", "ppid"]);
     assert!(talk.contains("'ppid' is a context of the kernel's events alone"), "{talk}");
     let talk = refused(&["--kernel", "sched_switch", "--context", "vtid,colour"]);
     assert!(talk.contains("no context 'colour'") && talk.contains("cgroup_ns"), "{talk}");
-    let output = world.trackway(&["session", "create", "one", "--context", "prio"]).output();
+    let output = fixture.trackway(&["session", "create", "one", "--context", "prio"]).output();
     let output = output.expect("it runs");
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("of the kernel's events alone"), "{output:?}");

@@ -1,4 +1,5 @@
-//! `trackway record --kernel`: the kernel's events of a command, or of everything, beside its own.
+//! `trackway record --kernel`: kernel events of a command, or of everything, together with user
+//! events.
 
 mod arguments;
 mod compat;
@@ -10,28 +11,28 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use trackway_tests::{
-    World, are_lines_of_babeltrace, build_dir, copy_program, has, has_kernel_events, skipped,
+    Fixture, are_lines_of_babeltrace, build_dir, copy_program, has, has_kernel_events, skipped,
     source_dir, text,
 };
 
 use crate::support::record;
 
-/// A program that calls getpgid(2), each time between two events; `None` (said so) where the
-/// kernel's events cannot be recorded.
-fn program(world: &World) -> Option<PathBuf> {
-    if !has_kernel_events(world) {
+/// Compiles a program that calls getpgid(2), each time between two events; returns `None`, after
+/// printing the reason, where kernel events cannot be recorded.
+fn program(fixture: &Fixture) -> Option<PathBuf> {
+    if !has_kernel_events(fixture) {
         return None;
     }
-    Some(world.compile_file("kernel/calls.c", true, &[]))
+    Some(fixture.compile_file("kernel/calls.c", true, &[]))
 }
 
-/// The lines of the trace; as babeltrace2 has them, too, where there is one.
-fn lines(world: &World) -> Vec<String> {
-    let printed = world.trackway(&["print", "trace"]).output().expect("it runs");
+/// Returns the lines of the trace. Where babeltrace2 is installed, its lines must be the same.
+fn lines(fixture: &Fixture) -> Vec<String> {
+    let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
     assert!(printed.status.success(), "{}", text(&printed.stderr));
     if has("babeltrace2") {
         let mut babeltrace = Command::new("babeltrace2");
-        let theirs = babeltrace.arg(world.path("trace")).output().expect("it runs");
+        let theirs = babeltrace.arg(fixture.path("trace")).output().expect("it runs");
         assert!(theirs.status.success(), "{}", text(&theirs.stderr));
         let (ours, theirs) = (text(&printed.stdout), text(&theirs.stdout));
         assert!(are_lines_of_babeltrace(&ours, &theirs), "babeltrace2 prints something else");
@@ -39,26 +40,28 @@ fn lines(world: &World) -> Vec<String> {
     text(&printed.stdout).lines().map(str::to_owned).collect()
 }
 
-/// RUN a program that calls the system between two events. EXPECT, each time and in this order:
-/// event, entry, exit, event, with the call's own numbers, on one clock; and nobody else's calls.
+/// RUN a program that makes system calls between two events. EXPECT, each time and in this order:
+/// event, entry, exit, event, with the call's own numbers, on one clock; and no calls of other
+/// programs.
 #[test]
 fn programs_and_the_kernel_are_on_one_clock() {
     const COUNT: usize = 20_000;
-    let world = World::new("kernel-clock");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-clock");
+    let Some(program) = program(&fixture) else { return };
     let program = program.to_str().expect("a path");
-    let output = record(&world, &["--kernel", "syscalls:getpgid"], &[program, "20000"]);
+    let output = record(&fixture, &["--kernel", "syscalls:getpgid"], &[program, "20000"]);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert!(talk.contains("kernel: 40,000 events recorded, 0 lost, 0 overwritten"), "{talk}");
-    let lines = lines(&world);
+    let lines = lines(&fixture);
     assert_eq!(lines.len(), 4 * COUNT);
     for (at, line) in lines.iter().enumerate() {
         assert!(is_of_call(at, line), "line {at}: {line}");
     }
 }
 
-/// Whether this is what the line at this place is to be: of each call, before, entry, exit, after.
+/// Returns true if the line belongs at this index: each call has the lines before, entry, exit,
+/// after.
 fn is_of_call(at: usize, line: &str) -> bool {
     let (number, pid) = (at / 4, 1_000_000_000 + at / 4);
     let (name, fields) = match at % 4 {
@@ -71,24 +74,24 @@ fn is_of_call(at: usize, line: &str) -> bool {
 }
 
 /// RUN the same a million times. EXPECT each in this order, without an exception. (Where the
-/// machine is too busy to write as much, it is done again.)
+/// machine is too busy to write as much, the test repeats it.)
 #[test]
 fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     const COUNT: usize = 1_000_000;
     const TRIES: usize = 5;
-    let world = World::new("kernel-million");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-million");
+    let Some(program) = program(&fixture) else { return };
     let program = program.to_str().expect("a path");
     let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "16M"];
     let is_whole = || {
-        let output = record(&world, &options, &[program, &COUNT.to_string()]);
+        let output = record(&fixture, &options, &[program, &COUNT.to_string()]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let talk = text(&output.stderr);
         talk.contains("kernel: 2,000,000 events recorded, 0 lost")
             && talk.contains("trackway: 2,000,000 events recorded, 0 lost")
     };
     assert!((0..TRIES).any(|_| is_whole()), "something was lost each time");
-    let mut print = world.trackway(&["print", "trace"]);
+    let mut print = fixture.trackway(&["print", "trace"]);
     let mut print = print.stdout(Stdio::piped()).spawn().expect("it runs");
     let lines = BufReader::new(print.stdout.take().expect("a pipe")).lines();
     let mut count = 0;
@@ -101,12 +104,12 @@ fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     assert_eq!(count, 4 * COUNT);
 }
 
-/// RUN a command whose own command does what is recorded, while others do the same. EXPECT what it
-/// starts, and, of the whole system, the others, too.
+/// RUN a command whose child makes the recorded calls, while other processes do the same. EXPECT
+/// the calls of the child, and, of the whole system, the others, too.
 #[test]
 fn a_command_and_what_it_starts_are_recorded_or_everything() {
-    let world = World::new("kernel-scope");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-scope");
+    if program(&fixture).is_none() {
         return;
     }
     let script = "(cat /nowhere/inside) 2>/dev/null; true";
@@ -122,37 +125,38 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
         let done = std::sync::atomic::AtomicBool::new(false);
         let output = std::thread::scope(|scope| {
             scope.spawn(|| outside(&|| !done.load(std::sync::atomic::Ordering::Relaxed)));
-            let output = record(&world, &options, &["sh", "-c", script]);
+            let output = record(&fixture, &options, &["sh", "-c", script]);
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             output
         });
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let lines = lines(&world);
+        let lines = lines(&fixture);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
         assert!(has("filename = \"/nowhere/inside\""), "{lines:?}");
         assert_eq!(has("filename = \"/nowhere/outside\""), is_everything);
         assert!(has("libtrackway.so"), "the library's own calls are among them");
         assert!(!has("syscall_exit_openat"), "it was excluded");
     }
-    // Of the kernel alone: the command runs as without us.
+    // With kernel events only, the command runs without the library.
     let options = ["--kernel", "syscalls:openat,!sys_exit_openat", "--kernel-only"];
     let script = format!("{script}; echo \"[$LD_PRELOAD$TRACKWAY_TOKEN]\"");
-    let output = record(&world, &options, &["sh", "-c", &script]);
+    let output = record(&fixture, &options, &["sh", "-c", &script]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "[]\n");
-    let lines = lines(&world);
+    let lines = lines(&fixture);
     let has = |name: &str| lines.iter().any(|line| line.contains(name));
     assert!(has("filename = \"/nowhere/inside\"") && !has("trackway"), "{lines:?}");
-    assert!(!world.path("trace/ust").exists(), "nothing of programs");
+    assert!(!fixture.path("trace/ust").exists(), "nothing of programs");
 }
 
-/// RUN a flight recorder that is too small. EXPECT the newest events, and how many are gone.
+/// RUN a flight recorder that is too small. EXPECT the newest events, and the number of overwritten
+/// ones.
 #[test]
 fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
-    let world = World::new("kernel-flight");
-    let Some(program) = program(&world) else { return };
+    let fixture = Fixture::new("kernel-flight");
+    let Some(program) = program(&fixture) else { return };
     let options = ["--kernel", "syscalls:getpgid", "--flight-recorder", "--buffer-size", "128K"];
-    let output = record(&world, &options, &[program.to_str().expect("a path"), "50000"]);
+    let output = record(&fixture, &options, &[program.to_str().expect("a path"), "50000"]);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     let count = |what: &str| {
@@ -167,22 +171,22 @@ fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
     let (recorded, overwritten) = (count("events recorded"), count("overwritten"));
     assert!(recorded > 1000 && overwritten > 1000, "{talk}");
     assert_eq!(recorded + overwritten, 100_000, "{talk}");
-    let lines = lines(&world);
+    let lines = lines(&fixture);
     assert!(lines.iter().any(|line| line.contains("pid = 1000049999")), "{}", lines.len());
 }
 
-/// RUN what cannot be. EXPECT to be told what helps, before the command runs.
+/// RUN impossible recordings. EXPECT a message with a hint, before the command runs.
 #[test]
-fn what_cannot_be_recorded_is_said_with_what_helps() {
-    let world = World::new("kernel-refused");
+fn refusals_have_hints() {
+    let fixture = Fixture::new("kernel-refused");
     let refused = |options: &[&str]| {
-        let output = record(&world, options, &["touch", "ran"]);
-        assert!(!output.status.success() && !world.path("ran").exists());
+        let output = record(&fixture, options, &["touch", "ran"]);
+        assert!(!output.status.success() && !fixture.path("ran").exists());
         text(&output.stderr)
     };
     let talk = refused(&["--system"]);
     assert!(talk.contains("--kernel"), "{talk}");
-    if program(&world).is_none() {
+    if program(&fixture).is_none() {
         return;
     }
     let talk = refused(&["--kernel", "shced_switch"]);
@@ -191,20 +195,21 @@ fn what_cannot_be_recorded_is_said_with_what_helps() {
     assert!(talk.contains("'web:r: a == 1' is about none of the kernel's events"), "{talk}");
     let talk = refused(&["--kernel", "a b"]);
     assert!(talk.contains("is no pattern of kernel events") && talk.contains("hint: "), "{talk}");
-    // What takes more open files than are allowed is said before anything is made.
+    // A recording that needs more open files than are allowed is refused before anything is made.
     let trackway = build_dir().join("trackway");
     let script = "ulimit -n 256; exec \"$0\" record --kernel '*' -o trace -- touch ran";
-    let output = world.command("sh").args(["-c", script]).arg(&trackway).output().expect("it runs");
+    let output =
+        fixture.command("sh").args(["-c", script]).arg(&trackway).output().expect("it runs");
     let talk = text(&output.stderr);
-    assert!(output.status.code() == Some(125) && !world.path("ran").exists(), "{talk}");
+    assert!(output.status.code() == Some(125) && !fixture.path("ran").exists(), "{talk}");
     assert!(talk.contains(" open files, and 256 are allowed") && talk.contains("ulimit -n"));
-    // As somebody who may not.
+    // A user without the privilege.
     if !has("setpriv") {
         return skipped("setpriv is not installed");
     }
-    let trackway = world.path("trackway");
+    let trackway = fixture.path("trackway");
     copy_program(&build_dir().join("trackway"), &trackway);
-    let mut command = world.command("setpriv");
+    let mut command = fixture.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&trackway);
     command.args(["record", "--kernel", "sched_switch", "--", "true"]);
     let output = command.output().expect("it runs");
@@ -214,11 +219,11 @@ fn what_cannot_be_recorded_is_said_with_what_helps() {
     assert!(talk.contains(&same), "{talk}");
 }
 
-/// RUN the guide's commands. EXPECT what it says of them.
+/// RUN the guide's commands. EXPECT the results that it documents.
 #[test]
 fn the_commands_of_the_kernel_guide_work() {
-    let world = World::new("kernel-guide");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-guide");
+    if program(&fixture).is_none() {
         return;
     }
     let guide = fs::read_to_string(source_dir().join("docs/guides/kernel.md")).expect("a guide");
@@ -226,11 +231,11 @@ fn the_commands_of_the_kernel_guide_work() {
     let trackway = build_dir().join("trackway").display().to_string();
     for line in blocks.flat_map(str::lines) {
         let command = line.replacen("trackway", &trackway, 1);
-        let output = world.command("sh").args(["-c", &command]).output().expect("it runs");
+        let output = fixture.command("sh").args(["-c", &command]).output().expect("it runs");
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
     }
     let print = |trace: &str| {
-        let output = world.trackway(&["print", trace]).output().expect("it runs");
+        let output = fixture.trackway(&["print", trace]).output().expect("it runs");
         text(&output.stdout)
     };
     let opened = print("what-it-opens");
@@ -240,77 +245,77 @@ fn the_commands_of_the_kernel_guide_work() {
     assert!(print("everything").contains("sched_switch: "));
 }
 
-/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT what comes behind.
+/// RUN a program that calls exec(2) in a thread that is not its first. EXPECT the events after it.
 #[test]
-fn who_calls_exec_in_a_thread_is_recorded_behind_it() {
+fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     const EXEC: &str = "#include <pthread.h>\n#include <unistd.h>\n\
         static void *go(void *unused) {\n\
         execl(\"/bin/cat\", \"cat\", \"/nowhere/behind-exec\", (char *)0); return unused; }\n\
         int main(void) { pthread_t thread;\n\
         if (pthread_create(&thread, 0, go, 0)) return 97;\n\
         pthread_join(thread, 0); return 98; }\n";
-    let world = World::new("kernel-exec");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-exec");
+    if program(&fixture).is_none() {
         return;
     }
-    let program = world.compile("exec", EXEC, false, &["-pthread"]);
+    let program = fixture.compile("exec", EXEC, false, &["-pthread"]);
     let options = ["--kernel", "syscalls:openat"];
-    let output = record(&world, &options, &[program.to_str().expect("a path")]);
+    let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    let lines = lines(&world);
+    let lines = lines(&fixture);
     assert!(lines.iter().any(|line| line.contains("/nowhere/behind-exec")), "{lines:?}");
 }
 
-/// RUN perf's counter of an event that is recorded. EXPECT that it counts: whoever records leaves
-/// the event to others.
+/// RUN perf's counter of an event that is recorded. EXPECT that it counts: a recorder leaves the
+/// event to others.
 #[test]
 fn others_see_the_events_too() {
-    let world = World::new("kernel-others");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-others");
+    if program(&fixture).is_none() {
         return;
     }
     if !has("perf") {
         return skipped("perf is not installed");
     }
     let perf = ["perf", "stat", "-a", "-x,", "-e", "sched:sched_switch", "sleep", "0.2"];
-    let alone = world.command(perf[0]).args(&perf[1..]).output().expect("it runs");
+    let alone = fixture.command(perf[0]).args(&perf[1..]).output().expect("it runs");
     if !alone.status.success() {
         return skipped("perf does not count here");
     }
     let options = ["--kernel", "sched:sched_switch", "--system", "-q"];
-    let output = record(&world, &options, &perf);
+    let output = record(&fixture, &options, &perf);
     let talk = text(&output.stderr);
     let line = talk.lines().find(|line| line.contains("sched:sched_switch")).expect("a count");
     let count: u64 = line.split(',').next().and_then(|count| count.parse().ok()).expect("a number");
     assert!(count > 0, "{talk}");
 }
 
-/// RUN a recording that somebody ends before the command. EXPECT the kernel's part to end with it.
+/// RUN a recording that is ended before its command. EXPECT the kernel's part to end with it.
 #[test]
-fn who_ends_a_recording_ends_the_kernels_part() {
-    let world = World::new("kernel-destroyed");
-    let Some(program) = program(&world) else { return };
+fn the_end_of_a_recording_ends_its_kernel_part() {
+    let fixture = Fixture::new("kernel-destroyed");
+    let Some(program) = program(&fixture) else { return };
     let script = format!(
         "trackway=$1; {0} 100; $trackway session destroy record-$PPID; {0} 100",
         program.display()
     );
     let trackway = build_dir().join("trackway").display().to_string();
     let options = ["--kernel", "syscalls:getpgid"];
-    let output = record(&world, &options, &["sh", "-c", &script, "sh", &trackway]);
+    let output = record(&fixture, &options, &["sh", "-c", &script, "sh", &trackway]);
     let talk = text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert!(talk.contains("kernel: 200 events recorded, 0 lost, 0 overwritten"), "{talk}");
 }
 
-/// RUN a recorder of everything, whose own preparations do much of what it records. EXPECT few of
-/// its own events: recording begins when all is ready.
+/// RUN a recorder of everything, whose own preparations cause many of the recorded events. EXPECT
+/// few of its own events: recording begins when all is ready.
 #[test]
 fn the_recorders_own_preparations_are_not_recorded() {
-    let world = World::new("kernel-ready");
-    if program(&world).is_none() {
+    let fixture = Fixture::new("kernel-ready");
+    if program(&fixture).is_none() {
         return;
     }
-    let mut record = world.trackway(&["record", "--system", "--kernel", "kmem,tcp,block,vmscan"]);
+    let mut record = fixture.trackway(&["record", "--system", "--kernel", "kmem,tcp,block,vmscan"]);
     record.args(["--buffer-size=8M", "-o", "trace", "--", "true"]);
     let recorder = record.stderr(Stdio::piped()).spawn().expect("it runs");
     let pid = recorder.id();
@@ -318,7 +323,7 @@ fn the_recorders_own_preparations_are_not_recorded() {
     assert!(talk.contains("kernel: "), "{talk}");
     let tid = format!("{{ tid = {pid} }}");
     let is_own = |line: &&String| line.contains(&tid) && line.contains(" kmem_kmalloc: ");
-    let own = lines(&world).iter().filter(is_own).count();
-    // The kernel's verifier asks for memory hundreds of times for each of some sixty programs.
+    let own = lines(&fixture).iter().filter(is_own).count();
+    // The kernel's verifier allocates memory hundreds of times for each of some sixty programs.
     assert!(own < 2000, "{own} times memory for the recorder itself; {talk}");
 }

@@ -1,5 +1,5 @@
-//! Where it ends badly, or is not meant to be: killed recorders, full disks, other users, few
-//! descriptors; and what is asked of `trackway record` meanwhile.
+//! Sessions that end badly or meet obstacles: killed recorders, full disks, other users, few
+//! descriptors; and `trackway record` meanwhile.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -7,49 +7,49 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{World, build_dir, has, is_root, skipped, text};
+use trackway_tests::{Fixture, build_dir, has, is_root, skipped, text};
 
-use super::ground::Ground;
+use super::kernel_test::KernelTest;
 
-const NOBODY: u32 = 65_534;
+const OTHER_USER: u32 = 65_534;
 
-/// RUN SIGKILL for a session's recorder. EXPECT what was written to be a whole trace, once it is
-/// recovered, and to be told that the rest of the kernel's events is lost.
+/// RUN SIGKILL for a session's recorder. EXPECT the written part to be a complete trace, once it is
+/// recovered, and a message that the rest of the kernel events is lost.
 #[test]
 fn recover_says_what_is_lost_of_the_kernel() {
-    let Some(ground) = Ground::new("ksession-killed") else { return };
-    ground.ok("session create k --kernel syscalls:getpgid -o trace");
-    ground.calls(0..1000);
+    let Some(test) = KernelTest::new("ksession-killed") else { return };
+    test.ok("session create k --kernel syscalls:getpgid -o trace");
+    test.calls(0..1000);
     // Written as it goes, or half a second later.
-    let printed = || ground.command("print trace").output().expect("it runs");
+    let printed = || test.command("print trace").output().expect("it runs");
     let lines = || text(&printed().stdout).lines().map(str::to_owned).collect::<Vec<_>>();
-    wait_for("the events", || !ground.numbers(&lines()).is_empty());
-    let pid = ground.status("k")["pid"].as_u64().expect("a process id");
+    wait_for("the events", || !test.numbers(&lines()).is_empty());
+    let pid = test.status("k")["pid"].as_u64().expect("a process id");
     send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
     wait_for("its end", || text(&printed().stderr).contains("trackway recover"));
-    let talk = ground.ok("recover trace").1;
+    let talk = test.ok("recover trace").1;
     assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
     assert!(talk.contains("they end at 20"), "{talk}");
-    // Once: of whatever else is recovered, and of nothing else.
+    // Once, whatever else is recovered.
     assert_eq!(talk.matches("kernel's events").count(), 1, "{talk}");
     assert!(!talk.contains("nothing to recover"), "{talk}");
-    let entries = ground.numbers(&ground.lines("trace"));
+    let entries = test.numbers(&test.lines("trace"));
     assert!(!entries.is_empty() && entries.iter().copied().eq(0..entries.len() as u64));
-    let again = ground.ok("recover trace").1;
+    let again = test.ok("recover trace").1;
     assert!(again.contains("nothing to recover"), "{again}");
     assert!(!text(&printed().stderr).contains("trackway recover"));
 }
 
-/// RUN SIGKILL for the recorder of the kernel's events alone, and recover at once. EXPECT it to be
-/// waited for, what is lost to be told once, and that there was something.
+/// RUN SIGKILL for a recorder of kernel events only, and recover at once. EXPECT recover to wait
+/// for it, to report the losses once, and some recorded events.
 #[test]
 fn recover_waits_for_a_recorder_that_was_just_killed() {
-    let Some(ground) = Ground::new("ksession-just-killed") else { return };
+    let Some(test) = KernelTest::new("ksession-just-killed") else { return };
     for round in 0..5 {
         let trace = format!("trace-{round}");
-        ground.ok(&format!("session create k --kernel syscalls:getpgid --kernel-only -o {trace}"));
-        let pid = ground.status("k")["pid"].as_u64().expect("a process id");
-        let mut recover = ground.command("recover");
+        test.ok(&format!("session create k --kernel syscalls:getpgid --kernel-only -o {trace}"));
+        let pid = test.status("k")["pid"].as_u64().expect("a process id");
+        let mut recover = test.command("recover");
         send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
         let output = recover.output().expect("it runs");
         let talk = text(&output.stderr);
@@ -59,18 +59,18 @@ fn recover_waits_for_a_recorder_that_was_just_killed() {
     }
 }
 
-/// RUN a session that writes to a disk which is full for a while. EXPECT to be told at once, and
+/// RUN a session that writes to a disk which is full for a while. EXPECT a message at once, and
 /// when it goes on; and the summary in the end.
 #[test]
 fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
-    let Some(ground) = Ground::new("ksession-full") else { return };
-    let disk = ground.world.path("disk");
+    let Some(test) = KernelTest::new("ksession-full") else { return };
+    let disk = test.fixture.path("disk");
     fs::create_dir(&disk).expect("a folder");
-    // A namespace of its own, so that nobody else sees the mount, and it goes with the shell.
+    // A mount namespace hides the mount from other processes, and removes it with the shell.
     let script = "mount -t tmpfs -o size=2m trackway-test disk || exit 77; \
                   \"$@\"; cp -r disk/trace left; read line";
     let trackway = build_dir().join("trackway");
-    let mut inside = ground.world.command("unshare");
+    let mut inside = test.fixture.command("unshare");
     inside.args(["-m", "sh", "-c", script, "sh"]).arg(trackway);
     let create = "session create k --foreground --kernel syscalls:getpgid --buffer-size 128K \
                   -o disk/trace";
@@ -79,26 +79,26 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     let mut has_ended = false;
     wait_for("the session", || {
         has_ended = child.try_wait().expect("a child").is_some();
-        has_ended || ground.command("session status k").output().is_ok_and(|it| it.status.success())
+        has_ended || test.command("session status k").output().is_ok_and(|it| it.status.success())
     });
     if has_ended {
         skipped("a tmpfs cannot be mounted here");
         return;
     }
     let notices = || {
-        let status = ground.status("k");
+        let status = test.status("k");
         let said = status["notices"].as_array().expect("notices").clone();
         said.iter().filter_map(|line| line.as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
     let is_said = |what: &str| notices().iter().any(|line| line.contains(what));
     let mut first = 0;
     wait_for("a full disk", || {
-        ground.calls(first..first + 20_000);
+        test.calls(first..first + 20_000);
         first += 20_000;
         is_said("cannot write kernel events: No space left on device")
     });
     assert!(first <= 400_000, "2 MiB hold fewer");
-    let talk = ground.command("session destroy k").output().expect("it runs");
+    let talk = test.command("session destroy k").output().expect("it runs");
     let talk = text(&talk.stderr);
     drop(child.stdin.take());
     let output = child.wait_with_output().expect("a child");
@@ -107,35 +107,35 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
         said.contains("kernel: ") && said.contains("the trace has not all of the kernel's events"),
         "{talk}\n{said}"
     );
-    // What is there are whole packets, and the last ones say what is not: as the summary does.
+    // The trace has complete packets, and the last ones count the losses, as the summary does.
     let number = |text: &str, before: &str| -> Option<u64> {
         text.split_once(before)?.0.rsplit(' ').next()?.replace(',', "").parse().ok()
     };
     let summary = said.lines().find(|line| line.contains("kernel: ")).expect("one");
     let recorded = number(summary, " events recorded").expect("a number");
     let lost = number(summary, " lost").expect("a number");
-    let stats = ground.ok("print --stats left/kernel").0;
+    let stats = test.ok("print --stats left/kernel").0;
     let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")).expect("it is there");
     let told = told.split(' ').next().map(|told| told.replace(',', ""));
     assert_eq!(told, Some(lost.to_string()), "{said}\n{stats}");
     assert!(recorded > 0 && lost > 0, "{summary}");
     // The program's, too.
-    let lines = ground.lines("left");
+    let lines = test.lines("left");
     let of_kernel = lines.iter().filter(|line| line.contains(" syscall_")).count();
     assert_eq!(of_kernel as u64, recorded, "{summary}\n{stats}");
 }
 
-/// RUN record while everything between what takes root and the beginning stands still. EXPECT
-/// nothing of what happens then, and nothing lost of it.
+/// RUN record while a process stops everything between the setup as root and the beginning. EXPECT
+/// none of the events in between, and none counted as lost.
 #[test]
 fn nothing_is_recorded_before_somebody_drains() {
-    let Some(ground) = Ground::new("ksession-before") else { return };
+    let Some(test) = KernelTest::new("ksession-before") else { return };
     if !has("strace") {
         skipped("strace is not installed");
         return;
     }
-    let log = ground.world.path("log");
-    let mut record = ground.world.command("strace");
+    let log = test.fixture.path("log");
+    let mut record = test.fixture.command("strace");
     record.args(["-f", "-e", "trace=mkdir,mkdirat", "-o"]).arg(&log);
     // It stops where it makes the first folder.
     record.args(["-e", "inject=mkdir,mkdirat:signal=SIGSTOP:when=1"]);
@@ -149,7 +149,7 @@ fn nothing_is_recorded_before_somebody_drains() {
         line.split(' ').next()?.parse().ok()
     };
     wait_for("a stop", || stopped().is_some());
-    ground.calls(0..50_000);
+    test.calls(0..50_000);
     let pid = stopped().expect("a process id");
     wait_for("its end", || {
         // Each of its threads stops once.
@@ -160,28 +160,29 @@ fn nothing_is_recorded_before_somebody_drains() {
     let talk = text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: "), "{talk}");
     assert!(talk.contains(" events recorded, 0 lost"), "{talk}");
-    ground.check("new/trace", []);
+    test.check("new/trace", []);
 }
 
-/// RUN it as somebody who is not root. EXPECT to be told who may, before there is a session.
+/// RUN it as a user other than root. EXPECT a message that names the users who may record the
+/// kernel, before there is a session.
 #[test]
-fn who_may_not_record_the_kernel_is_told_who_may() {
+fn a_refusal_names_the_users_who_may_record_the_kernel() {
     if !is_root() {
-        let world = World::new("ksession-may-not");
-        let create = world.trackway(&["session", "create", "k", "--kernel", "sched"]).output();
+        let fixture = Fixture::new("ksession-may-not");
+        let create = fixture.trackway(&["session", "create", "k", "--kernel", "sched"]).output();
         let talk = text(&create.expect("it runs").stderr);
         assert!(talk.contains("root") || talk.contains("sudo"), "{talk}");
         return;
     }
-    let Some(ground) = Ground::new("ksession-nobody") else { return };
-    let theirs = ground.world.path("theirs");
+    let Some(test) = KernelTest::new("ksession-nobody") else { return };
+    let theirs = test.fixture.path("theirs");
     fs::create_dir(&theirs).expect("a folder");
-    for folder in [&theirs, &ground.world.window_dir().to_owned()] {
-        std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+    for folder in [&theirs, &test.fixture.window_dir().to_owned()] {
+        std::os::unix::fs::chown(folder, Some(OTHER_USER), Some(OTHER_USER)).expect("root may");
     }
-    let mut create = ground.command("session create k --kernel sched_switch");
+    let mut create = test.command("session create k --kernel sched_switch");
     create.current_dir(&theirs).env("TRACKWAY_RUN_DIR", theirs.join("run"));
-    create.uid(NOBODY).gid(NOBODY);
+    create.uid(OTHER_USER).gid(OTHER_USER);
     let output = create.output().expect("it runs");
     let talk = text(&output.stderr);
     assert!(!output.status.success(), "{talk}");
@@ -189,75 +190,75 @@ fn who_may_not_record_the_kernel_is_told_who_may() {
     assert!(!theirs.join("run/k.sock").exists());
 }
 
-/// `trackway record OPTIONS -o trace` of a program that makes a hundred calls in each of these
-/// rounds, when it is told to go on with it, and ends when nobody can tell it anything any more;
-/// its session; and what tells it, and returns when the calls are made.
-fn recorded_rounds<'ground>(
-    ground: &'ground Ground,
+/// Starts `trackway record OPTIONS -o trace` of a program that makes a hundred calls in each of
+/// these rounds. The program begins a round when its pipe says so, and ends when the pipe is
+/// closed. Returns the recorder, its session, and a function that starts a round and returns when
+/// its calls are made.
+fn recorded_rounds<'test>(
+    test: &'test KernelTest,
     options: &str,
     rounds: &str,
-) -> (Child, String, impl FnMut(usize) + use<'ground>) {
+) -> (Child, String, impl FnMut(usize) + use<'test>) {
     let script = format!(
         "for n in {rounds}; do read x; \"$0\" 100 $(($1 + ${{n}}00)); : > done-$n; done; read x; :"
     );
-    let mut record = ground.command(&format!("record {options} -o trace"));
-    record.args(["--", "sh", "-c", &script]).arg(&ground.program);
-    record.arg(ground.first().0.to_string());
+    let mut record = test.command(&format!("record {options} -o trace"));
+    record.args(["--", "sh", "-c", &script]).arg(&test.program);
+    record.arg(test.first().0.to_string());
     record.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut record = record.spawn().expect("trackway runs");
     let session = format!("record-{}", record.id());
-    let is_there =
-        || ground.command(&format!("session status {session}")).output().expect("it runs");
+    let is_there = || test.command(&format!("session status {session}")).output().expect("it runs");
     wait_for("the session", || is_there().status.success());
     let mut input = record.stdin.take().expect("a pipe");
     let go_on = move |round: usize| {
         std::io::Write::write_all(&mut input, b"\n").expect("it reads");
-        let done = ground.world.path(&format!("done-{round}"));
+        let done = test.fixture.path(&format!("done-{round}"));
         wait_for("the calls", || done.exists());
     };
     (record, session, go_on)
 }
 
 /// RUN stop, start, clear and snapshot while `trackway record` records the kernel, too. EXPECT them
-/// to be for the kernel's events as for the program's.
+/// to apply to kernel events as to the program's.
 #[test]
 fn record_is_told_what_to_do_with_the_kernels_events() {
-    let Some(ground) = Ground::new("ksession-record") else { return };
+    let Some(test) = KernelTest::new("ksession-record") else { return };
     let options = "--kernel syscalls:getpgid --flight-recorder";
-    let (record, session, mut go_on) = recorded_rounds(&ground, options, "0 1 2 3 4");
+    let (record, session, mut go_on) = recorded_rounds(&test, options, "0 1 2 3 4");
     go_on(0);
-    ground.ok(&format!("session clear {session}"));
+    test.ok(&format!("session clear {session}"));
     go_on(1);
-    ground.ok(&format!("session stop {session}"));
+    test.ok(&format!("session stop {session}"));
     go_on(2);
-    ground.ok(&format!("session start {session}"));
+    test.ok(&format!("session start {session}"));
     go_on(3);
-    ground.ok(&format!("session snapshot {session} -o shot"));
-    let kernel = ground.status(&session)["kernel"].clone();
+    test.ok(&format!("session snapshot {session} -o shot"));
+    let kernel = test.status(&session)["kernel"].clone();
     assert_eq!(kernel["recorded"], 400, "{kernel}");
     go_on(4);
     drop(go_on);
     let output = record.wait_with_output().expect("a child");
     let talk = text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: 600 events recorded"), "{talk}");
-    ground.check("shot", (100..200).chain(300..400));
-    ground.check("trace", (100..200).chain(300..500));
+    test.check("shot", (100..200).chain(300..400));
+    test.check("trace", (100..200).chain(300..500));
 }
 
 /// RUN a flight recorder by tracefs, a snapshot, more calls, and its end, where the kernel's
 /// buffers cannot be read. EXPECT what the snapshot has read in the trace, and the rest to be
 /// counted.
 #[test]
-fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
-    let Some(ground) = super::tracefs::ground("ksession-held") else { return };
+fn a_snapshot_is_written_though_later_events_cannot_be_read() {
+    let Some(test) = super::tracefs::tracefs_test("ksession-held") else { return };
     if !has("strace") {
         skipped("strace is not installed");
         return;
     }
     let options = "--kernel syscalls:getpgid --kernel-via tracefs --flight-recorder";
-    let (record, session, mut go_on) = recorded_rounds(&ground, options, "0 1");
+    let (record, session, mut go_on) = recorded_rounds(&test, options, "0 1");
     go_on(0);
-    ground.ok(&format!("session snapshot {session} -o shot"));
+    test.ok(&format!("session snapshot {session} -o shot"));
     go_on(1);
     let ours = format!("trackway-{}-", record.id());
     let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
@@ -265,7 +266,7 @@ fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
         .map(|entry| entry.path())
         .find(|path| path.to_string_lossy().contains(&ours))
         .expect("its instance");
-    let mut strace = ground.world.command("strace");
+    let mut strace = test.fixture.command("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=read"]);
     strace.args(["-e", "inject=read:error=EIO"]);
     for cpu in fs::read_dir(instance.join("per_cpu")).expect("CPUs").flatten() {
@@ -282,32 +283,31 @@ fn what_a_flight_recorder_holds_is_written_though_the_rest_cannot_be_read() {
     assert!(strace.wait().expect("it ends with it").success());
     let talk = text(&output.stderr);
     assert!(talk.contains("kernel: 200 events recorded, 200 lost"), "{talk}");
-    ground.check("shot", 0..100);
-    ground.check("trace", 0..100);
+    test.check("shot", 0..100);
+    test.check("trace", 0..100);
 }
 
-/// RUN record without a command, and Ctrl-C. EXPECT everything until then, and a summary that says
-/// nothing of programs' events that nobody asked for.
+/// RUN record without a command, and Ctrl-C. EXPECT everything until then, and a summary that does
+/// not mention user events, which were not requested.
 #[test]
 fn record_without_a_command_records_everything_until_it_is_told_to_end() {
-    let Some(ground) = Ground::new("ksession-endless") else { return };
+    let Some(test) = KernelTest::new("ksession-endless") else { return };
     if !has("perl") {
         skipped("perl is not installed");
         return;
     }
-    let mut record = ground.command("record --kernel syscalls:getpgid -o trace");
+    let mut record = test.command("record --kernel syscalls:getpgid -o trace");
     let record = record.stderr(Stdio::piped()).spawn().expect("trackway runs");
     let session = format!("kernel-{}", record.id());
     wait_for("the session", || {
-        ground
-            .command(&format!("session status {session}"))
+        test.command(&format!("session status {session}"))
             .output()
             .expect("it runs")
             .status
             .success()
     });
-    let mut plain = ground.world.command("perl");
-    let script = format!("syscall(121, {} + $_) for 0..99", ground.first().1);
+    let mut plain = test.fixture.command("perl");
+    let script = format!("syscall(121, {} + $_) for 0..99", test.first().1);
     plain.args(["-e", &script]);
     assert!(plain.status().expect("perl runs").success());
     send(i32::try_from(record.id()).expect("a process id"), libc::SIGINT);
@@ -316,8 +316,8 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     assert!(output.status.success(), "{talk}");
     assert!(!talk.contains("trackway: 0 events recorded"), "{talk}");
     assert!(talk.contains("trackway: kernel: ") && talk.contains(" bytes in "), "{talk}");
-    ground.check("trace", 0..100);
-    let talk = ground.refused("record -o none");
+    test.check("trace", 0..100);
+    let talk = test.refused("record -o none");
     assert!(talk.contains("<CMD>"), "{talk}");
 }
 
@@ -325,14 +325,13 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
 /// the recording to end with the last.
 #[test]
 fn record_of_processes_ends_when_they_have() {
-    let Some(ground) = Ground::new("ksession-ends") else { return };
-    let mut shells = [0, 1].map(|n| ground.shell(&format!("read x; \"$0\" 100 $(($1 + {n}00))")));
+    let Some(test) = KernelTest::new("ksession-ends") else { return };
+    let mut shells = [0, 1].map(|n| test.shell(&format!("read x; \"$0\" 100 $(($1 + {n}00))")));
     let pids = format!("{},{}", shells[0].pid(), shells[1].pid());
-    let mut record =
-        ground.command(&format!("record --kernel syscalls:getpgid --pid {pids} -o two"));
+    let mut record = test.command(&format!("record --kernel syscalls:getpgid --pid {pids} -o two"));
     let mut record = record.stderr(Stdio::piped()).spawn().expect("trackway runs");
     let session = format!("kernel-{}", record.id());
-    let has_begun = || ground.command(&format!("session status {session}")).output();
+    let has_begun = || test.command(&format!("session status {session}")).output();
     wait_for("the session", || has_begun().expect("it runs").status.success());
     for shell in &mut shells {
         assert!(record.try_wait().expect("a child").is_none(), "one of them is there still");
@@ -342,25 +341,25 @@ fn record_of_processes_ends_when_they_have() {
     let output = record.wait_with_output().expect("a child");
     let talk = text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: 400 events recorded"), "{talk}");
-    ground.check("two", 0..200);
-    let talk = ground.refused("record --pid 1");
+    test.check("two", 0..200);
+    let talk = test.refused("record --pid 1");
     assert!(talk.contains("--kernel <LIST>") && !talk.contains("  <CMD>"), "{talk}");
-    let nothing = ground.ok("record --kernel syscalls,!syscalls:* -o none -- true").1;
+    let nothing = test.ok("record --kernel syscalls,!syscalls:* -o none -- true").1;
     assert!(nothing.contains("no event of the kernel is recorded"), "{nothing}");
 }
 
-/// RUN record --user. EXPECT the command to run as that user, and the trace to be theirs; and
-/// nobody but root to be let.
+/// RUN record --user. EXPECT the command to run as that user, the trace to belong to that user, and
+/// a refusal for every user but root.
 #[test]
 fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
-    let Some(ground) = Ground::new("ksession-user") else { return };
-    let theirs = ground.world.path("theirs");
+    let Some(test) = KernelTest::new("ksession-user") else { return };
+    let theirs = test.fixture.path("theirs");
     fs::create_dir(&theirs).expect("a folder");
-    for folder in [&theirs, &ground.world.window_dir().to_owned()] {
-        std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).expect("root may");
+    for folder in [&theirs, &test.fixture.window_dir().to_owned()] {
+        std::os::unix::fs::chown(folder, Some(OTHER_USER), Some(OTHER_USER)).expect("root may");
     }
     let record = |user: &str| {
-        let mut record = ground.command("record --kernel syscalls:getpgid -o theirs/trace --user");
+        let mut record = test.command("record --kernel syscalls:getpgid -o theirs/trace --user");
         record.arg(user).args(["--", "sh", "-c", "id -u; echo $USER; exit 3"]);
         record.env("TRACKWAY_RUN_DIR", theirs.join("run"));
         record
@@ -373,41 +372,41 @@ fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
         assert!(talk.contains("recording as nobody"), "{talk}");
         for folder in ["trace/kernel", "trace/ust"] {
             let status = fs::metadata(theirs.join(folder)).expect("a folder");
-            assert_eq!(status.uid(), NOBODY, "{folder}");
+            assert_eq!(status.uid(), OTHER_USER, "{folder}");
         }
     }
     let unknown = record("no-such-user").output().expect("it runs");
     assert!(text(&unknown.stderr).contains("there is no user 'no-such-user'"));
-    let mut other = ground.command("record --user root -- true");
-    other.uid(NOBODY).gid(NOBODY).current_dir(&theirs);
+    let mut other = test.command("record --user root -- true");
+    other.uid(OTHER_USER).gid(OTHER_USER).current_dir(&theirs);
     let talk = text(&other.output().expect("it runs").stderr);
     assert!(talk.contains("only root runs commands as another user"), "{talk}");
 }
 
-/// RUN a command with few descriptors, and more of the kernel's events than that. EXPECT both to
-/// have what they need.
+/// RUN a command with few descriptors, and more kernel events than that. EXPECT enough descriptors
+/// for the command and the recorder.
 #[test]
 fn many_events_need_no_descriptors_of_the_commands() {
-    let Some(ground) = Ground::new("ksession-limit") else { return };
+    let Some(test) = KernelTest::new("ksession-limit") else { return };
     let trackway = build_dir().join("trackway");
-    let mut limited = ground.world.command("sh");
+    let mut limited = test.fixture.command("sh");
     let script = "ulimit -Sn 40; exec \"$0\" record --kernel 'sched_*' --system -o trace -- \
                   sh -c 'ulimit -Sn'";
     let output = limited.args(["-c", script]).arg(trackway).output().expect("sh runs");
     let talk = text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: "), "{talk}");
     assert_eq!(text(&output.stdout), "40\n");
-    assert!(!ground.lines("trace").is_empty());
+    assert!(!test.lines("trace").is_empty());
 }
 
-/// RUN it with buffers of a size that there cannot be. EXPECT to be told which there are.
+/// RUN it with an impossible buffer size. EXPECT a message with the possible sizes.
 #[test]
 fn sizes_that_the_kernels_buffers_cannot_have_are_told() {
-    let Some(ground) = Ground::new("ksession-size") else { return };
+    let Some(test) = KernelTest::new("ksession-size") else { return };
     for (size, is_said) in [("300K", true), ("256K", false)] {
         let line =
             format!("record --kernel syscalls:getpgid --buffer-size {size} -o trace -- true");
-        let talk = ground.ok(&line).1;
+        let talk = test.ok(&line).1;
         assert_eq!(talk.contains("256.0 KiB for each CPU, not 300.0 KiB"), is_said, "{talk}");
         assert!(!talk.contains("0 events recorded, 0 lost, 0 process"), "{talk}");
     }

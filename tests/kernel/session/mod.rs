@@ -1,13 +1,13 @@
-//! The kernel's events in sessions: `trackway session create --kernel`, what is asked of such a
-//! session, and how it ends. What is recorded are calls of getpgid(2) with numbers that nobody else
-//! asks for, each between two events of the program that makes them.
+//! Kernel events in sessions: `trackway session create --kernel`, requests to such a session, and
+//! its end. The sessions record calls of getpgid(2) with numbers that no other program uses. Each
+//! call lies between two events of the program that makes it.
 //!
 //! Longer than 600 lines: the tests share one program and the steps of a session.
 
 mod edges;
-mod ground;
+mod kernel_test;
 mod status;
-mod swapped;
+mod swapped_folders;
 mod tracefs;
 
 use std::collections::{BTreeMap, HashSet};
@@ -16,26 +16,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ground::{Ground, sizes_of};
+use kernel_test::{KernelTest, sizes_of};
 use tracefs::Caller;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{has, text};
 
-/// Whether there are so many events of calls: and as many by the numbers of 32 bits, where the
-/// kernel takes such calls.
+/// Returns true if there are this many entries and exits of calls: also through the 32-bit system
+/// call table, where the kernel has one.
 fn are_calls(events: &serde_json::Value, count: u64) -> bool {
     events.as_u64().is_some_and(|events| events == count || events == 2 * count)
 }
 
-/// RUN a session of the kernel's events, and a program, and end it. EXPECT each call, in and out,
-/// on the clock of the program's own events, and the same counts everywhere.
+/// RUN a session of kernel events, and a program, and end it. EXPECT each call, entry and exit, on
+/// the clock of the program's own events, and the same counts everywhere.
 #[test]
 fn a_session_records_the_kernel_beside_programs() {
-    let Some(ground) = Ground::new("ksession-all") else { return };
-    let talk = ground.ok("session create k --kernel syscalls:getpgid -o trace").1;
+    let Some(test) = KernelTest::new("ksession-all") else { return };
+    let talk = test.ok("session create k --kernel syscalls:getpgid -o trace").1;
     assert!(talk.contains("session k records into "), "{talk}");
-    ground.calls(0..1000);
-    let status = ground.status("k");
+    test.calls(0..1000);
+    let status = test.status("k");
     let kernel = &status["kernel"];
     let number = |name: &str| kernel[name].as_u64().expect("a number");
     // Others may call it, too, with numbers of their own.
@@ -43,13 +43,13 @@ fn a_session_records_the_kernel_beside_programs() {
     assert_eq!((number("lost"), number("overwritten")), (0, 0), "{kernel}");
     assert!(are_calls(&kernel["events"], 2), "{kernel}");
     assert!(number("memory-bytes") > 1 << 20, "{kernel}");
-    let shown = ground.ok("session status k").0;
+    let shown = test.ok("session status k").0;
     assert!(shown.contains("\nkernel: discards what finds no room\n"), "{shown}");
     assert!(shown.contains("  on        syscalls:getpgid ("), "{shown}");
-    let talk = ground.ok("session destroy k").1;
+    let talk = test.ok("session destroy k").1;
     assert!(talk.contains("trackway: kernel: ") && talk.contains(" 0 lost"), "{talk}");
-    let lines = ground.lines("trace");
-    ground.check("trace", 0..1000);
+    let lines = test.lines("trace");
+    test.check("trace", 0..1000);
     let of_program = lines.iter().filter(|line| line.contains(" calls:")).count();
     assert_eq!(of_program, 2000);
     // Before, entry, after, of each, in the order of time.
@@ -57,7 +57,7 @@ fn a_session_records_the_kernel_beside_programs() {
     for line in &lines {
         let next = ["calls:before", "syscall_entry_getpgid", "calls:after"];
         let Some(name) = next.into_iter().find(|name| line.contains(name)) else { continue };
-        if name == "syscall_entry_getpgid" && ground.number(line).is_none() {
+        if name == "syscall_entry_getpgid" && test.number(line).is_none() {
             continue;
         }
         let expected = match last {
@@ -70,195 +70,191 @@ fn a_session_records_the_kernel_beside_programs() {
     }
 }
 
-/// RUN stop, calls, start, calls. EXPECT all of before in the trace once it is stopped, none of
-/// between, all of behind.
+/// RUN stop, calls, start, calls. EXPECT all earlier events in the trace once it is stopped, none
+/// from between, all later ones.
 #[test]
-fn what_happens_while_a_session_is_stopped_is_not_recorded() {
-    let Some(ground) = Ground::new("ksession-stop") else { return };
-    ground.ok("session create k --kernel syscalls:getpgid --no-start -o trace");
-    ground.calls(5000..5100);
-    ground.ok("session start k");
-    ground.calls(0..100);
-    ground.ok("session stop k");
+fn calls_while_a_session_is_stopped_are_not_recorded() {
+    let Some(test) = KernelTest::new("ksession-stop") else { return };
+    test.ok("session create k --kernel syscalls:getpgid --no-start -o trace");
+    test.calls(5000..5100);
+    test.ok("session start k");
+    test.calls(0..100);
+    test.ok("session stop k");
     // When the answer comes.
-    ground.check("trace", 0..100);
-    ground.calls(1000..1100);
-    ground.ok("session start k");
-    ground.calls(100..200);
-    ground.ok("session destroy k");
-    ground.check("trace", 0..200);
+    test.check("trace", 0..100);
+    test.calls(1000..1100);
+    test.ok("session start k");
+    test.calls(100..200);
+    test.ok("session destroy k");
+    test.check("trace", 0..200);
 }
 
-/// RUN clear between calls. EXPECT nothing of before, its numbers included, and all of afterwards.
+/// RUN clear between calls. EXPECT no earlier calls, in the counts either, and all later ones.
 #[test]
 fn clear_forgets_the_kernels_events_too() {
-    let Some(ground) = Ground::new("ksession-clear") else { return };
-    ground.ok("session create k --kernel syscalls:getpgid -o trace");
-    ground.calls(0..3000);
-    ground.ok("session clear k");
-    let kernel = || sizes_of(&ground.world.path("trace/kernel"));
+    let Some(test) = KernelTest::new("ksession-clear") else { return };
+    test.ok("session create k --kernel syscalls:getpgid -o trace");
+    test.calls(0..3000);
+    test.ok("session clear k");
+    let kernel = || sizes_of(&test.fixture.path("trace/kernel"));
     assert!(kernel().iter().all(|(_, size)| *size < 4096), "{:?}", kernel());
-    ground.calls(3000..3100);
-    ground.ok("session destroy k");
-    ground.check("trace", 3000..3100);
+    test.calls(3000..3100);
+    test.ok("session destroy k");
+    test.check("trace", 3000..3100);
 }
 
 /// RUN a flight recorder, calls, a snapshot, calls, another one. EXPECT in each all that was there,
 /// the kernel's as well as the program's; in both together each once; and nothing else in the end.
 #[test]
 fn snapshots_have_the_kernels_events_as_far_as_the_programs() {
-    let Some(ground) = Ground::new("ksession-snapshot") else { return };
-    ground.ok("session create k --kernel syscalls:getpgid --flight-recorder -o flight");
-    ground.calls(0..500);
-    let (folder, talk) = ground.ok("session snapshot k");
+    let Some(test) = KernelTest::new("ksession-snapshot") else { return };
+    test.ok("session create k --kernel syscalls:getpgid --flight-recorder -o flight");
+    test.calls(0..500);
+    let (folder, talk) = test.ok("session snapshot k");
     assert!(
         folder.trim_end().ends_with("flight/snapshot-1") && talk.contains(" events, "),
         "{talk}"
     );
-    ground.calls(500..1000);
-    ground.ok("session snapshot k");
-    ground.ok("session snapshot k --last 100ms -o last");
+    test.calls(500..1000);
+    test.ok("session snapshot k");
+    test.ok("session snapshot k --last 100ms -o last");
     for (trace, until) in [("flight/snapshot-1", 500), ("flight/snapshot-2", 1000)] {
-        ground.check(trace, 0..until);
-        let lines = ground.lines(trace);
+        test.check(trace, 0..until);
+        let lines = test.lines(trace);
         let of_program = lines.iter().filter(|line| line.contains(" calls:after")).count();
         assert_eq!(of_program as u64, until, "{trace}");
     }
-    ground.ok("merge flight/snapshot-1 flight/snapshot-2 -o merged");
-    ground.check("merged", 0..1000);
-    ground.ok("session destroy k");
-    let mut left: Vec<_> = fs::read_dir(ground.world.path("flight"))
+    test.ok("merge flight/snapshot-1 flight/snapshot-2 -o merged");
+    test.check("merged", 0..1000);
+    test.ok("session destroy k");
+    let mut left: Vec<_> = fs::read_dir(test.fixture.path("flight"))
         .expect("its folder")
         .map(|entry| entry.expect("an entry").file_name())
         .collect();
     left.sort();
     assert_eq!(left, ["snapshot-1", "snapshot-2"]);
-    // It holds nothing but what we know: another session may take its place.
-    ground.ok("session create k --kernel syscalls:getpgid --flight-recorder -o flight");
-    ground.ok("session destroy k");
-    assert!(ground.world.path("flight.old/snapshot-2/kernel/metadata").is_file());
+    // The folder holds only Trackway's files: another session may set it aside.
+    test.ok("session create k --kernel syscalls:getpgid --flight-recorder -o flight");
+    test.ok("session destroy k");
+    assert!(test.fixture.path("flight.old/snapshot-2/kernel/metadata").is_file());
 }
 
-/// RUN more than a flight recorder holds. EXPECT the newest in a snapshot: all of them from where
-/// on each CPU has its own. (Where the program was on one CPU, and came back when the other one had
-/// come round, the older ones have a gap.)
+/// RUN more calls than a flight recorder holds. EXPECT the newest in a snapshot: all of them from
+/// the moment at which each CPU has its own. (Where the program was on one CPU, and came back when
+/// the other CPU's buffer had wrapped, the older calls have a gap.)
 #[test]
 fn a_snapshot_of_a_buffer_that_came_round_has_the_newest() {
-    let Some(ground) = Ground::new("ksession-round") else { return };
-    let mut caller = Caller::new(&ground);
-    ground.ok(&format!(
+    let Some(test) = KernelTest::new("ksession-round") else { return };
+    let mut caller = Caller::new(&test);
+    test.ok(&format!(
         "session create k --kernel syscalls:getpgid --flight-recorder --buffer-size 128K \
          -o flight --pid {}",
         caller.pid()
     ));
     caller.calls(0..50_000);
-    ground.ok("session snapshot k");
-    let lines = ground.lines("flight/snapshot-1");
+    test.ok("session snapshot k");
+    let lines = test.lines("flight/snapshot-1");
     let mut oldest = BTreeMap::new();
     for line in lines.iter().filter(|line| line.contains(" syscall_entry_getpgid: ")) {
         let (_, cpu) = line.split_once("cpu_id = ").expect("a CPU");
         let cpu = cpu.split(' ').next().expect("a number").to_owned();
-        let number = ground.number(line).expect("one of the program's");
+        let number = test.number(line).expect("one of the program's");
         oldest.entry(cpu).or_insert(number);
     }
     let since = *oldest.values().max().expect("some");
-    let entries = ground.numbers(&lines);
+    let entries = test.numbers(&lines);
     assert!(entries.len() < 50_000 && entries.ends_with(&[49_998, 49_999]), "{}", entries.len());
     assert!(entries.is_sorted_by(|before, number| before < number), "out of order");
     assert!(entries.into_iter().filter(|number| *number >= since).eq(since..50_000), "{oldest:?}");
-    ground.ok("session destroy k");
+    test.ok("session destroy k");
 }
 
-/// RUN a session whose trace files are bounded, until they come round. EXPECT no more and no larger
-/// ones of the kernel's, the newest events in them, and the rest counted.
+/// RUN a session whose trace files are bounded, until they wrap. EXPECT no more and no larger
+/// kernel files, the newest events in them, and the rest counted.
 #[test]
 fn trace_files_of_the_kernel_are_bounded() {
-    let Some(ground) = Ground::new("ksession-files") else { return };
-    ground.ok(
+    let Some(test) = KernelTest::new("ksession-files") else { return };
+    test.ok(
         "session create k --kernel syscalls:getpgid --tracefile-size 128K --tracefile-count 2 \
          -o trace",
     );
-    ground.calls(0..50_000);
-    ground.ok("session stop k");
-    let kernel = ground.status("k")["kernel"].clone();
+    test.calls(0..50_000);
+    test.ok("session stop k");
+    let kernel = test.status("k")["kernel"].clone();
     let number = |name: &str| kernel[name].as_u64().expect("a number");
     assert!(number("recorded") >= 100_000 && number("deleted") > 0, "{kernel}");
-    let sizes = sizes_of(&ground.world.path("trace/kernel"));
+    let sizes = sizes_of(&test.fixture.path("trace/kernel"));
     assert!(sizes.iter().all(|(_, size)| *size <= 128 << 10), "{sizes:?}");
     assert!(sizes.len() <= 2 * 4 * std::thread::available_parallelism().expect("CPUs").get());
-    ground.ok("session destroy k");
-    let entries = ground.numbers(&ground.lines("trace"));
+    test.ok("session destroy k");
+    let entries = test.numbers(&test.lines("trace"));
     assert!(entries.len() < 50_000 && entries.last() == Some(&49_999));
 }
 
-/// RUN events switched on and off while it records. EXPECT those of the time when they were on;
-/// nothing where nothing is left; and each again with what it was called before.
+/// RUN events switched on and off while it records. EXPECT the events of the time when they were
+/// on; nothing where none is left; and the same name for each event when it is on again.
 // Longer than 70 lines: one session, changed step by step.
 #[test]
 fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
-    let Some(ground) = Ground::new("ksession-events") else { return };
-    ground.ok("session create k --kernel syscalls:getpgid -o trace");
-    ground.calls(0..100);
-    // Another call's entry is what is seen of `true`; and a tracepoint.
-    ground.ok("event on k --kernel sched_process_exec syscalls:sys_enter_getpgid");
-    ground.calls(100..200);
-    ground.ok("event off k --kernel syscalls:sys_exit_getpgid");
-    ground.calls(200..300);
-    ground.ok("event off k --kernel syscalls:getpgid");
-    ground.calls(300..400);
-    assert_eq!(ground.status("k")["kernel"]["events"], 1, "sched_process_exec by its name");
-    ground.ok("event off k --kernel *");
-    assert_eq!(ground.status("k")["kernel"]["events"], 0);
-    ground.calls(400..500);
-    ground.ok("event on k --kernel syscalls:getpgid");
-    ground.calls(500..600);
-    let talk = ground.ok("event on k --kernel syscalls:getpgid").1;
+    let Some(test) = KernelTest::new("ksession-events") else { return };
+    test.ok("session create k --kernel syscalls:getpgid -o trace");
+    test.calls(0..100);
+    // `true` shows as the entry of another call; and a tracepoint.
+    test.ok("event on k --kernel sched_process_exec syscalls:sys_enter_getpgid");
+    test.calls(100..200);
+    test.ok("event off k --kernel syscalls:sys_exit_getpgid");
+    test.calls(200..300);
+    test.ok("event off k --kernel syscalls:getpgid");
+    test.calls(300..400);
+    assert_eq!(test.status("k")["kernel"]["events"], 1, "sched_process_exec by its name");
+    test.ok("event off k --kernel *");
+    assert_eq!(test.status("k")["kernel"]["events"], 0);
+    test.calls(400..500);
+    test.ok("event on k --kernel syscalls:getpgid");
+    test.calls(500..600);
+    let talk = test.ok("event on k --kernel syscalls:getpgid").1;
     assert!(talk.contains("nothing has changed"), "{talk}");
-    let refused = ground.refused("event on k --kernel no_such_event");
+    let refused = test.refused("event on k --kernel no_such_event");
     assert!(refused.contains("no_such_event"), "{refused}");
-    let before = ground.status("k")["kernel"]["spec"]["on"].clone();
+    let before = test.status("k")["kernel"]["spec"]["on"].clone();
     for (exclusion, why) in
         [("no_such_event", "no kernel event matches"), ("!sched_switch", "nothing excludes")]
     {
-        let refused = ground.refused(&format!("event off k --kernel {exclusion}"));
+        let refused = test.refused(&format!("event off k --kernel {exclusion}"));
         assert!(refused.contains(why), "{refused}");
     }
-    assert_eq!(
-        ground.status("k")["kernel"]["spec"]["on"],
-        before,
-        "what is refused changes nothing"
-    );
-    assert!(are_calls(&ground.status("k")["kernel"]["events"], 2));
+    assert_eq!(test.status("k")["kernel"]["spec"]["on"], before, "what is refused changes nothing");
+    assert!(are_calls(&test.status("k")["kernel"]["events"], 2));
     // An exclusion is taken back.
-    ground.ok("event off k --kernel syscalls:sys_exit_getpgid");
-    assert!(are_calls(&ground.status("k")["kernel"]["events"], 1));
-    ground.ok("event off k --kernel !syscalls:sys_exit_getpgid");
-    assert!(are_calls(&ground.status("k")["kernel"]["events"], 2));
-    let hint = ground.ok("event on k task_rename --only").1;
+    test.ok("event off k --kernel syscalls:sys_exit_getpgid");
+    assert!(are_calls(&test.status("k")["kernel"]["events"], 1));
+    test.ok("event off k --kernel !syscalls:sys_exit_getpgid");
+    assert!(are_calls(&test.status("k")["kernel"]["events"], 2));
+    let hint = test.ok("event on k task_rename --only").1;
     assert!(
         hint.contains("hint: kernel events of that name exist: --kernel 'task_rename'"),
         "{hint}"
     );
-    ground.ok("event on k * --only");
-    // Of what the kernel takes long to let go of, and so much of it that it is not done at once.
+    test.ok("event on k * --only");
+    // Events whose detachment takes the kernel long, and so many of them that it does not finish at
+    // once.
     let slow = "task_rename,writeback,filelock,cgroup";
     let name = |phase: usize| format!("{:x}-{phase}", std::process::id());
     let rename = |phase: usize| {
         let script = "n=0; while [ $n -lt 50 ]; do printf %s $1 >/proc/self/comm; n=$((n+1)); done";
-        let mut shell = ground.world.command("sh");
+        let mut shell = test.fixture.command("sh");
         let done = shell.args(["-c", script, "sh"]).arg(name(phase)).status();
         assert!(done.expect("a shell").success());
     };
     for phase in (0..6).step_by(2) {
-        ground
-            .ok(&format!("event on k --kernel {}", if phase == 0 { slow } else { "task_rename" }));
+        test.ok(&format!("event on k --kernel {}", if phase == 0 { slow } else { "task_rename" }));
         rename(phase);
-        ground.ok(&format!("event off k --kernel {slow}"));
+        test.ok(&format!("event off k --kernel {slow}"));
         rename(phase + 1);
     }
-    ground.ok("session destroy k");
-    ground.check("trace", (0..300).chain(500..600));
-    let lines = ground.lines("trace");
+    test.ok("session destroy k");
+    test.check("trace", (0..300).chain(500..600));
+    let lines = test.lines("trace");
     let renamed = |phase: usize| {
         let new = format!("newcomm = \"{}\"", name(phase));
         lines.iter().filter(|line| line.contains(" task_rename: ") && line.contains(&new)).count()
@@ -266,7 +262,7 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     assert_eq!([0, 1, 2, 3, 4, 5].map(renamed), [50, 0, 50, 0, 50, 0]);
     // Of the same threads: others may call it, too.
     let tid = |line: &str| line.split_once("{ tid = ")?.1.split(' ').next().map(str::to_owned);
-    let ours = lines.iter().filter(|line| ground.number(line).is_some());
+    let ours = lines.iter().filter(|line| test.number(line).is_some());
     let ours: HashSet<String> = ours.filter_map(|line| tid(line)).collect();
     let exits = lines.iter().filter(|line| line.contains(" syscall_exit_getpgid: "));
     let exits = exits.filter_map(|line| tid(line)).filter(|tid| ours.contains(tid)).count();
@@ -275,25 +271,25 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     assert!(execs >= 2, "{execs}");
 }
 
-/// RUN events switched on for which there are not enough open files; then others. EXPECT nothing to
-/// have changed, and the others to be called what they are.
+/// RUN events switched on for which there are not enough open files; then others. EXPECT no change,
+/// and the others to have their own names.
 #[test]
 fn events_that_cannot_be_switched_on_change_nothing() {
-    let Some(ground) = Ground::new("ksession-failed") else { return };
+    let Some(test) = KernelTest::new("ksession-failed") else { return };
     let trackway = trackway_tests::build_dir().join("trackway");
-    let mut create = ground.world.command("sh");
+    let mut create = test.fixture.command("sh");
     let script = "ulimit -n 80; exec \"$0\" session create k --kernel sched_process_exec -o trace";
     let created = create.args(["-c", script]).arg(trackway).output().expect("sh runs");
     assert!(created.status.success(), "{}", text(&created.stderr));
-    // Fewer than are counted before it is tried, and more than there is room for.
-    let talk = ground.refused("event on k --kernel sched,timer,irq");
+    // Fewer than the check before the attempt allows, and more than there is room for.
+    let talk = test.refused("event on k --kernel sched,timer,irq");
     assert!(talk.contains("Too many open files"), "{talk}");
-    assert_eq!(ground.status("k")["kernel"]["events"], 1);
-    ground.ok("event on k --kernel syscalls:getpgid");
-    ground.calls(0..100);
-    ground.ok("session destroy k");
-    ground.check("trace", 0..100);
-    let lines = ground.lines("trace");
+    assert_eq!(test.status("k")["kernel"]["events"], 1);
+    test.ok("event on k --kernel syscalls:getpgid");
+    test.calls(0..100);
+    test.ok("session destroy k");
+    test.check("trace", 0..100);
+    let lines = test.lines("trace");
     let of_kernel = lines.iter().filter(|line| !line.contains(" calls:"));
     let strange = of_kernel.into_iter().find(|line| {
         let known = ["sched_process_exec: ", "syscall_entry_getpgid: ", "syscall_exit_getpgid: "];
@@ -302,119 +298,118 @@ fn events_that_cannot_be_switched_on_change_nothing() {
     assert_eq!(strange, None);
 }
 
-/// RUN a session that somebody follows. EXPECT the kernel's events while it goes on.
+/// RUN a session and follow it. EXPECT kernel events while it goes on.
 #[test]
-fn who_follows_a_session_sees_the_kernels_events() {
-    let Some(ground) = Ground::new("ksession-follow") else { return };
-    ground.ok("session create k --kernel syscalls:getpgid -o trace");
-    let shown = ground.world.path("shown");
-    let mut follow = ground.command("print --follow k");
+fn a_follower_of_a_session_shows_kernel_events() {
+    let Some(test) = KernelTest::new("ksession-follow") else { return };
+    test.ok("session create k --kernel syscalls:getpgid -o trace");
+    let shown = test.fixture.path("shown");
+    let mut follow = test.command("print --follow k");
     follow.stdout(fs::File::create(&shown).expect("a file"));
     let mut follow = follow.spawn().expect("trackway runs");
     for round in 0..3 {
-        ground.calls(round * 10..round * 10 + 10);
+        test.calls(round * 10..round * 10 + 10);
         let seen = || {
             let text = fs::read_to_string(&shown).expect("a file");
             let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            ground.numbers(&lines).len()
+            test.numbers(&lines).len()
         };
         wait_for("the calls", || seen() as u64 == (round + 1) * 10);
     }
-    ground.ok("session destroy k");
+    test.ok("session destroy k");
     assert!(follow.wait().expect("it ends with the session").success());
 }
 
-/// RUN a session of one process. EXPECT its calls and those of what it starts, and no others'.
+/// RUN a session of one process. EXPECT its calls and those of its children, and no others.
 #[test]
 fn a_session_of_a_process_has_its_calls_alone() {
-    let Some(ground) = Ground::new("ksession-pid") else { return };
-    let mut shell = ground.shell("read x; \"$0\" 100 $1; read x; exec \"$0\" 10 $1");
+    let Some(test) = KernelTest::new("ksession-pid") else { return };
+    let mut shell = test.shell("read x; \"$0\" 100 $1; read x; exec \"$0\" 10 $1");
     let pid = shell.pid();
-    ground.ok(&format!("session create k --kernel syscalls:getpgid --pid {pid} -o trace"));
-    ground.calls(5000..5100);
+    test.ok(&format!("session create k --kernel syscalls:getpgid --pid {pid} -o trace"));
+    test.calls(5000..5100);
     shell.go_on();
-    wait_for("its calls", || ground.status("k")["kernel"]["recorded"] == 200);
-    ground.calls(5000..5100);
+    wait_for("its calls", || test.status("k")["kernel"]["recorded"] == 200);
+    test.calls(5000..5100);
     shell.go_on();
     shell.wait();
-    let shown = ground.ok("session status k").0;
+    let shown = test.ok("session status k").0;
     assert!(shown.contains(&format!("only      process {pid}, and what it starts")), "{shown}");
-    ground.ok("session destroy k");
-    ground.check("trace", (0..100).chain(0..10));
-    let talk = ground.refused("session create k --kernel syscalls:getpgid --pid 4194304 -o none");
+    test.ok("session destroy k");
+    test.check("trace", (0..100).chain(0..10));
+    let talk = test.refused("session create k --kernel syscalls:getpgid --pid 4194304 -o none");
     assert!(talk.contains("4194304"), "{talk}");
 }
 
-/// RUN save, and load what was saved. EXPECT the same session.
+/// RUN save, and load the saved file. EXPECT the same session.
 #[test]
 fn a_saved_session_has_the_kernels_events() {
-    let Some(ground) = Ground::new("ksession-save") else { return };
-    ground.ok("session create k --kernel syscalls:getpgid,!sys_exit_getpgid --buffer-size 1M \
+    let Some(test) = KernelTest::new("ksession-save") else { return };
+    test.ok("session create k --kernel syscalls:getpgid,!sys_exit_getpgid --buffer-size 1M \
          --tracefile-size 1M -o trace");
-    let saved = ground.ok("session save k -o k.toml");
-    let file = fs::read_to_string(ground.world.path("k.toml")).expect("a file");
+    let saved = test.ok("session save k -o k.toml");
+    let file = fs::read_to_string(test.fixture.path("k.toml")).expect("a file");
     assert!(file.contains("\n[kernel]\n") && file.contains("buffer-size = \"1M\"\n"), "{saved:?}");
-    ground.ok("session destroy k");
-    ground.ok("session load k.toml again");
-    ground.calls(0..10);
-    let status = ground.status("again");
+    test.ok("session destroy k");
+    test.ok("session load k.toml again");
+    test.calls(0..10);
+    let status = test.status("again");
     assert!(are_calls(&status["kernel"]["events"], 1), "{status}");
-    ground.ok("session destroy again");
+    test.ok("session destroy again");
     let folder = status["folder"].as_str().expect("a path").to_owned();
-    let lines = ground.lines(&folder);
-    ground.check(&folder, 0..10);
+    let lines = test.lines(&folder);
+    test.check(&folder, 0..10);
     assert!(!lines.iter().any(|line| line.contains("syscall_exit")), "{lines:?}");
 }
 
-/// RUN save of a session with a filter that only the kernel's events can be asked, and load what
-/// was saved. EXPECT the filter as it was written, of both; no event of programs; and the same
-/// again.
+/// RUN save of a session with a filter that only kernel events can evaluate, and load the saved
+/// file. EXPECT the filter as it was written, of both; no user event; and the same file again.
 #[test]
 fn a_saved_filter_of_the_kernels_is_as_it_was_written() {
-    let Some(ground) = Ground::new("ksession-save-filter") else { return };
-    let mut create = ground.command("session create k --kernel syscalls:getpgid --context prio");
+    let Some(test) = KernelTest::new("ksession-save-filter") else { return };
+    let mut create = test.command("session create k --kernel syscalls:getpgid --context prio");
     create.args(["--filter", "$ctx.prio > 5", "-o", "trace"]);
     let output = create.output().expect("trackway runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let save = |name: &str| ground.ok(&format!("session save {name}")).0;
+    let save = |name: &str| test.ok(&format!("session save {name}")).0;
     let saved = save("k");
     assert_eq!(saved.matches("$ctx.prio > 5").count(), 2, "{saved}");
     assert!(!saved.contains("false"), "{saved}");
-    fs::write(ground.world.path("k.toml"), &saved).expect("a file");
-    ground.ok("session destroy k");
-    ground.ok("session create k --load k.toml -o again");
+    fs::write(test.fixture.path("k.toml"), &saved).expect("a file");
+    test.ok("session destroy k");
+    test.ok("session create k --load k.toml -o again");
     assert_eq!(save("k"), saved);
-    ground.calls(0..10);
-    ground.ok("session destroy k");
-    ground.check("again", 0..10);
-    assert!(!ground.lines("again").iter().any(|line| line.contains("calls:")));
+    test.calls(0..10);
+    test.ok("session destroy k");
+    test.check("again", 0..10);
+    assert!(!test.lines("again").iter().any(|line| line.contains("calls:")));
 }
 
-/// RUN a session of some calls, with contexts, on one CPU; then what was saved of it. EXPECT those
-/// calls alone, with them; the program's own events unasked; and the same of both.
+/// RUN a session of some calls, with contexts, on one CPU; then the session that was saved of it.
+/// EXPECT only those calls, with their contexts; user events unfiltered; and the same of both.
 #[test]
 fn a_session_asks_the_kernels_events_and_chooses_among_them() {
-    let Some(ground) = Ground::new("ksession-keys") else { return };
+    let Some(test) = KernelTest::new("ksession-keys") else { return };
     if !has("taskset") {
         return trackway_tests::skipped("taskset is not installed");
     }
-    let (_, first) = ground.first();
+    let (_, first) = test.first();
     let filter = format!("syscalls:getpgid: pid >= {} && pid < {}", first + 10, first + 20);
     let options = "create k --kernel syscalls:getpgid --context prio,vpid --cpu 0 -o trace";
-    let mut create = ground.command(&format!("session {options}"));
+    let mut create = test.command(&format!("session {options}"));
     create.args(["--filter", &filter, "--filter", "calls:after: number >= 0"]);
     let output = create.output().expect("trackway runs");
     assert!(output.status.success(), "{output:?}");
     let check = |name: &str, trace: &str| {
-        let spec = ground.status(name)["kernel"]["spec"].clone();
+        let spec = test.status(name)["kernel"]["spec"].clone();
         let told = (&spec["filters"][0], &spec["contexts"][0], &spec["cpus"]);
         assert_eq!(told, (&filter.as_str().into(), &"prio".into(), &"0".into()), "{spec}");
         assert_eq!(spec["filters"].as_array().map(Vec::len), Some(1), "the other is programs'");
-        let mut shell = ground.shell("taskset -c 0 \"$0\" 100 $1");
+        let mut shell = test.shell("taskset -c 0 \"$0\" 100 $1");
         shell.wait();
-        ground.ok(&format!("session destroy {name}"));
-        ground.check(trace, 10..20);
-        let lines = ground.lines(trace);
+        test.ok(&format!("session destroy {name}"));
+        test.check(trace, 10..20);
+        let lines = test.lines(trace);
         let of_kernel: Vec<_> = lines.iter().filter(|line| line.contains("_entry_")).collect();
         assert!(of_kernel.iter().all(|line| line.contains(", prio = ")), "{of_kernel:?}");
         assert!(of_kernel.iter().all(|line| line.contains("cpu_id = 0 }")), "{of_kernel:?}");
@@ -423,74 +418,74 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
         assert_eq!(of_program.len(), 200);
         assert!(of_program.iter().all(|line| line.contains("vpid = ") && !line.contains("prio")));
     };
-    let shown = ground.ok("session status k").0;
+    let shown = test.ok("session status k").0;
     for line in
         [&format!("  if        {filter}\n"), "  contexts  prio, vpid\n", "  only      CPU 0\n"]
     {
         assert!(shown.contains(line), "{shown}");
     }
-    ground.ok("session save k -o k.toml");
+    test.ok("session save k -o k.toml");
     check("k", "trace");
-    ground.ok("session create again --load k.toml -o again");
+    test.ok("session create again --load k.toml -o again");
     check("again", "again");
-    // A filter of a channel's that is about the kernel's events is theirs.
+    // A channel's filter on kernel events becomes a filter of the kernel part.
     let channel =
         format!("[[channel]]\ncontexts = ['vpid']\nfilters = ['{filter}', 'number >= 0']\n");
     let kernel = "[kernel]\non = ['syscalls:getpgid']\ncpus = '0'\ncontexts = ['prio', 'vpid']\n";
-    fs::write(ground.world.path("c.toml"), format!("{kernel}{channel}")).expect("a file");
-    ground.ok("session create third --load c.toml -o third");
+    fs::write(test.fixture.path("c.toml"), format!("{kernel}{channel}")).expect("a file");
+    test.ok("session create third --load c.toml -o third");
     check("third", "third");
-    // So is it where a command is recorded, with the kernel's events of the file, or others.
-    fs::write(ground.world.path("d.toml"), channel).expect("a file");
+    // The same holds where a command is recorded, with kernel events of the file, or others.
+    fs::write(test.fixture.path("d.toml"), channel).expect("a file");
     for (trace, options) in [
         ("fourth", "--config c.toml"),
         ("fifth", "--config d.toml --kernel syscalls:getpgid --cpu 0"),
     ] {
-        let mut record = ground.command(&format!("record {options} -o {trace} -- taskset -c 0"));
-        record.arg(&ground.program).args(["100", &ground.first().0.to_string()]);
+        let mut record = test.command(&format!("record {options} -o {trace} -- taskset -c 0"));
+        record.arg(&test.program).args(["100", &test.first().0.to_string()]);
         let output = record.output().expect("trackway runs");
         assert!(output.status.success(), "{output:?}");
-        ground.check(trace, 10..20);
-        let lines = ground.lines(trace);
+        test.check(trace, 10..20);
+        let lines = test.lines(trace);
         let prio = lines.iter().filter(|line| line.contains(", prio = ")).count();
         assert_eq!(prio, if trace == "fourth" { 10 } else { 0 }, "{trace}");
     }
-    let twice = ground.refused("record --config c.toml --kernel sched_switch -- true");
+    let twice = test.refused("record --config c.toml --kernel sched_switch -- true");
     assert!(twice.contains("c.toml says which of the kernel's events"), "{twice}");
 }
 
-/// RUN sessions with a filter about all events, on what the program's events have, and on what the
-/// kernel's have. EXPECT each to be asked what it has, also when the kernel's events have changed;
-/// and a refusal of what none has.
+/// RUN sessions with a filter on all events, on fields of user events, and on fields of kernel
+/// events. EXPECT each event to be filtered by the fields that it has, also when the kernel events
+/// have changed; and a refusal of fields that none has.
 #[test]
 fn a_filter_without_a_pattern_asks_each_what_it_has() {
-    let Some(ground) = Ground::new("ksession-both") else { return };
-    // So it is known what the program has.
-    ground.ok("session create first --on calls -o first");
-    ground.calls(0..1);
-    ground.ok("session destroy first");
-    let (first, of_kernel) = ground.first();
+    let Some(test) = KernelTest::new("ksession-both") else { return };
+    // The recorder then has the program's events.
+    test.ok("session create first --on calls -o first");
+    test.calls(0..1);
+    test.ok("session destroy first");
+    let (first, of_kernel) = test.first();
     let on_numbers = format!("number >= {} && number < {}", first + 5, first + 8);
     let on_pids = format!("pid >= {} && pid < {}", of_kernel + 5, of_kernel + 8);
     for (filter, of_program, of_kernel) in [(&on_numbers, 6, 0..0), (&on_pids, 0, 5..8)] {
-        let mut create = ground.command("session create k --kernel syscalls:getpgid -o trace");
+        let mut create = test.command("session create k --kernel syscalls:getpgid -o trace");
         let output = create.args(["--filter", filter]).output().expect("trackway runs");
         assert!(output.status.success(), "{filter}: {}", text(&output.stderr));
-        ground.calls(0..10);
-        // Others are asked the same.
-        ground.ok("event on k --kernel syscalls:getsid");
-        ground.calls(100..101);
-        ground.ok("session destroy k");
-        ground.check("trace", of_kernel);
-        let lines = ground.lines("trace");
+        test.calls(0..10);
+        // Other events have the same filter.
+        test.ok("event on k --kernel syscalls:getsid");
+        test.calls(100..101);
+        test.ok("session destroy k");
+        test.check("trace", of_kernel);
+        let lines = test.lines("trace");
         let found = lines.iter().filter(|line| line.contains(" calls:")).count();
         assert_eq!(found, of_program, "{filter}: {lines:?}");
-        fs::remove_dir_all(ground.world.path("trace")).expect("a trace");
+        fs::remove_dir_all(test.fixture.path("trace")).expect("a trace");
     }
     for options in ["", " --kernel-only"] {
         let create = format!("session create k --kernel syscalls:getpgid -o none{options}");
         let filter = if options.is_empty() { "no_field > 5" } else { on_numbers.as_str() };
-        let output = ground.command(&create).args(["--filter", filter]).output();
+        let output = test.command(&create).args(["--filter", filter]).output();
         let output = output.expect("trackway runs");
         let talk = text(&output.stderr);
         assert!(!output.status.success(), "{filter}");
@@ -498,81 +493,80 @@ fn a_filter_without_a_pattern_asks_each_what_it_has() {
     }
 }
 
-/// RUN an event switched on that a session's filter is about, of which none was before. EXPECT it
-/// to be asked from its first record on, and to be told at the beginning that nothing was.
+/// RUN an event switched on that a session's filter names, of which none was on before. EXPECT the
+/// filter to apply from its first record on, and a message at the beginning that nothing matched.
 #[test]
 fn events_that_are_switched_on_later_are_asked_too() {
-    let Some(ground) = Ground::new("ksession-later") else { return };
-    let (_, first) = ground.first();
+    let Some(test) = KernelTest::new("ksession-later") else { return };
+    let (_, first) = test.first();
     let file = format!(
         "name = \"k\"\noutput = \"trace\"\n[kernel]\non = [\"sched_process_exec\"]\n\
          filters = [\"syscalls:sys_enter_getpgid: pid == {}\"]\n",
         first + 7
     );
-    fs::write(ground.world.path("k.toml"), file).expect("a file");
-    let talk = ground.ok("session load k.toml").1;
+    fs::write(test.fixture.path("k.toml"), file).expect("a file");
+    let talk = test.ok("session load k.toml").1;
     assert!(talk.contains("no kernel event that is recorded is what 'syscalls:"), "{talk}");
-    ground.ok("event on k --kernel syscalls:getpgid");
-    ground.calls(0..100);
-    ground.ok("event off k --kernel syscalls:getpgid");
-    ground.calls(0..100);
-    ground.ok("event on k --kernel syscalls:getpgid");
-    ground.calls(0..10);
-    // Another filter: of what is recorded, of what is switched on with it, and none.
+    test.ok("event on k --kernel syscalls:getpgid");
+    test.calls(0..100);
+    test.ok("event off k --kernel syscalls:getpgid");
+    test.calls(0..100);
+    test.ok("event on k --kernel syscalls:getpgid");
+    test.calls(0..10);
+    // Another filter: of recorded events, of events switched on with it, and none.
     let on = |patterns: &str, filter: &str| {
-        let mut on = ground.command("event on k --kernel");
+        let mut on = test.command("event on k --kernel");
         on.args(patterns.split(' ')).args(["--filter", filter]).output().expect("it runs")
     };
     let refused = on("syscalls:sys_enter_getpgid", "no_field == 7");
     assert!(!refused.status.success() && text(&refused.stderr).contains("no_field"), "{refused:?}");
-    ground.calls(0..10);
+    test.calls(0..10);
     let five = format!("pid == {}", first + 5);
     let done = on("syscalls:sys_enter_getpgid task_rename", &five);
     assert!(done.status.success(), "{done:?}");
-    ground.calls(0..10);
-    let filters = ground.status("k")["kernel"]["spec"]["filters"].clone();
+    test.calls(0..10);
+    let filters = test.status("k")["kernel"]["spec"]["filters"].clone();
     assert_eq!(filters[0], format!("syscalls:sys_enter_getpgid: {five}"));
     assert!(on("syscalls:sys_enter_getpgid", "").status.success());
-    ground.calls(0..3);
-    let set = ground.refused("channel set k channel0 --context nice");
+    test.calls(0..3);
+    let set = test.refused("channel set k channel0 --context nice");
     assert!(set.contains("chosen when their session began"), "{set}");
-    ground.ok("session destroy k");
-    ground.check("trace", [7, 7, 7, 5, 0, 1, 2]);
+    test.ok("session destroy k");
+    test.check("trace", [7, 7, 7, 5, 0, 1, 2]);
 }
 
-/// RUN a filter that only entries can be asked, so that no exit has a program, and take it away.
+/// RUN a filter that only entries can evaluate, so that no exit has a program, and remove it.
 /// EXPECT exits from then on.
 #[test]
 fn exits_are_recorded_once_no_filter_keeps_all_of_them_out() {
-    let Some(ground) = Ground::new("ksession-exits") else { return };
+    let Some(test) = KernelTest::new("ksession-exits") else { return };
     let events = "syscalls:sys_*_getpgid";
     let filter = format!("{events}: pid >= 0");
     // Exits of calls by the numbers of 32 bits would have one.
     let calls = "--kernel syscalls:getpgid,!compat_*";
-    let mut create = ground.command(&format!("session create k {calls} -o trace"));
+    let mut create = test.command(&format!("session create k {calls} -o trace"));
     assert!(create.args(["--filter", &filter]).output().expect("it runs").status.success());
-    ground.calls(0..100);
-    let mut on = ground.command("event on k --kernel");
+    test.calls(0..100);
+    let mut on = test.command("event on k --kernel");
     let done = on.args([events, "--filter", ""]).output().expect("it runs");
     assert!(done.status.success(), "{done:?}");
-    ground.calls(100..200);
-    ground.ok("session destroy k");
-    ground.check("trace", 0..200);
-    let lines = ground.lines("trace");
+    test.calls(100..200);
+    test.ok("session destroy k");
+    test.check("trace", 0..200);
+    let lines = test.lines("trace");
     let exits = lines.iter().filter(|line| line.contains(" syscall_exit_getpgid: ")).count();
     assert!((100..200).contains(&exits), "{exits}");
 }
 
-/// RUN another filter asked of an event over and over, while it happens all the time, each time
-/// with a name of its own; all filters let it pass. EXPECT each name once: by one program or the
-/// other.
+/// RUN another filter for an event over and over, while it happens all the time, each time with a
+/// name of its own; all filters pass it. EXPECT each name once: by one program or the other.
 #[test]
 fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     const CHANGES: usize = 30;
-    let Some(ground) = Ground::new("ksession-versions") else { return };
+    let Some(test) = KernelTest::new("ksession-versions") else { return };
     let rename = "--kernel task:task_rename";
-    // So much that a million a second are not too many, for the time that a change takes.
-    ground.ok(&format!("session create k --kernel-only {rename} --buffer-size 32M -o trace"));
+    // Buffers for a million events a second, for the time that a change takes.
+    test.ok(&format!("session create k --kernel-only {rename} --buffer-size 32M -o trace"));
     let is_over = Arc::new(AtomicBool::new(false));
     let is_changing = Arc::new(AtomicBool::new(false));
     let renamer = std::thread::spawn({
@@ -594,7 +588,7 @@ fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     });
     for change in 0..CHANGES {
         let filter = ["newcomm == \"w*\"", "newcomm == \"w0*\""][change % 2];
-        let mut on = ground.command(&format!("event on k {rename} --filter"));
+        let mut on = test.command(&format!("event on k {rename} --filter"));
         is_changing.store(true, Ordering::Relaxed);
         let done = on.arg(filter).output().expect("it runs");
         is_changing.store(false, Ordering::Relaxed);
@@ -602,10 +596,10 @@ fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     }
     is_over.store(true, Ordering::Relaxed);
     let renamed = renamer.join().expect("it counts");
-    let talk = ground.ok("session destroy k").1;
+    let talk = test.ok("session destroy k").1;
     assert!(talk.contains(" 0 lost"), "{talk}");
     let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
-    for line in ground.lines("trace") {
+    for line in test.lines("trace") {
         let Some((_, name)) = line.split_once("newcomm = \"w") else { continue };
         // Others may have names that begin so.
         let Some(Ok(number)) = name.get(..14).map(str::parse) else { continue };
@@ -615,10 +609,10 @@ fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     assert!(others.is_empty(), "of {renamed}: {:?}", others.iter().take(20).collect::<Vec<_>>());
 }
 
-/// RUN a session of a control group that nobody is in. EXPECT none of the calls.
+/// RUN a session of an empty control group. EXPECT none of the calls.
 #[test]
 fn a_session_of_a_cgroup_has_nothing_of_others() {
-    let Some(ground) = Ground::new("ksession-cgroup") else { return };
+    let Some(test) = KernelTest::new("ksession-cgroup") else { return };
     let mounted = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(std::path::PathBuf::from);
     let Some(root) = mounted.iter().find(|root| root.join("cgroup.procs").is_file()) else {
         return trackway_tests::skipped("no control groups of version 2 are mounted");
@@ -628,28 +622,28 @@ fn a_session_of_a_cgroup_has_nothing_of_others() {
         return trackway_tests::skipped("no control group can be made");
     }
     let create = "session create k --kernel syscalls:getpgid -o trace --cgroup";
-    let begun = ground.command(&format!("{create} {}", group.display())).output();
-    ground.calls(0..10);
-    let mut shell = ground.shell(&format!(
+    let begun = test.command(&format!("{create} {}", group.display())).output();
+    test.calls(0..10);
+    let mut shell = test.shell(&format!(
         "echo $$ > {}/cgroup.procs && \"$0\" 20 $1; echo $$ > {}/cgroup.procs",
         group.display(),
         root.display()
     ));
     shell.wait();
-    let status = ground.command("session status k").output();
-    let ended = ground.command("session destroy k").output();
+    let status = test.command("session status k").output();
+    let ended = test.command("session destroy k").output();
     let _ = fs::remove_dir(&group);
     assert!(begun.expect("it runs").status.success() && ended.expect("it runs").status.success());
     let shown = text(&status.expect("it runs").stdout);
     let only = format!("  only      control group {}, and below\n", group.display());
     assert!(shown.contains(&only), "{shown}");
-    ground.check("trace", 0..20);
+    test.check("trace", 0..20);
 }
 
-/// RUN what cannot be. EXPECT to be told why, as record does, and no session.
+/// RUN impossible choices. EXPECT a refusal with the reason, as by record, and no session.
 #[test]
-fn what_a_session_cannot_choose_of_the_kernel_is_said() {
-    let Some(ground) = Ground::new("ksession-refused") else { return };
+fn impossible_choices_of_a_session_are_refused() {
+    let Some(test) = KernelTest::new("ksession-refused") else { return };
     for (option, value, why) in [
         ("--cpu", "8191", "there is no CPU 8191"),
         ("--cgroup", "/no/such/group", "there is no cgroup /no/such/group"),
@@ -657,42 +651,42 @@ fn what_a_session_cannot_choose_of_the_kernel_is_said() {
         ("--filter", "sys_enter_getpgit: pid > 5", "did you mean 'sys_enter_getpgid'?"),
         ("--context", "colour", "no context 'colour'"),
     ] {
-        let mut create = ground.command("session create k --kernel syscalls:getpgid -o none");
+        let mut create = test.command("session create k --kernel syscalls:getpgid -o none");
         let output = create.args([option, value]).output().expect("trackway runs");
         let talk = text(&output.stderr);
         assert!(!output.status.success() && talk.contains(why), "{option} {value}: {talk}");
-        let talk = ground.refused("session status k");
+        let talk = test.refused("session status k");
         assert!(talk.contains("no session"), "{option}: {talk}");
     }
-    let talk = ground.refused("session create k --context prio");
+    let talk = test.refused("session create k --context prio");
     assert!(talk.contains("a context of the kernel's events alone"), "{talk}");
     let file = "name = \"k\"\n[kernel]\non = [\"sched\"]\ncontexts = [\"colour\"]\n";
-    fs::write(ground.world.path("k.toml"), file).expect("a file");
-    let talk = ground.refused("session load k.toml");
+    fs::write(test.fixture.path("k.toml"), file).expect("a file");
+    let talk = test.refused("session load k.toml");
     assert!(talk.contains("no context 'colour'") && talk.contains("cgroup_id"), "{talk}");
 }
 
-/// RUN floods that buffers have no room for, of what interrupts itself, too. EXPECT the same number
-/// of losses by the recorder, by print and by babeltrace2.
+/// RUN floods of events for which buffers have no room, also of events that interrupt themselves.
+/// EXPECT the same number of losses from the recorder, print and babeltrace2.
 #[test]
 fn every_loss_of_the_kernels_events_is_in_some_packet() {
-    let Some(ground) = Ground::new("ksession-lost") else { return };
+    let Some(test) = KernelTest::new("ksession-lost") else { return };
     let mut passed_over = 0;
     // What the kernel passes over happens when it happens.
     for round in 0..10 {
         let trace = format!("trace-{round}");
-        ground.ok(&format!(
+        test.ok(&format!(
             "session create k --kernel sched,timer,irq,kmem,syscalls:getpgid --buffer-size 128K \
              -o {trace}"
         ));
-        ground.calls(0..200_000);
-        ground.ok("session stop k");
-        let kernel = ground.status("k")["kernel"].clone();
+        test.calls(0..200_000);
+        test.ok("session stop k");
+        let kernel = test.status("k")["kernel"].clone();
         let lost = kernel["lost"].as_u64().expect("a number");
         passed_over += kernel["passed-over"].as_u64().expect("a number");
         let by_event = kernel["lost-by-event"].as_array().expect("a list").clone();
-        let talk = ground.ok("session destroy k").1;
-        // Of each of the events that lost most, how many: most first, and the same at the end.
+        let talk = test.ok("session destroy k").1;
+        // The counts of the events with the most losses, largest first, the same as at the end.
         let counts: Vec<u64> =
             by_event.iter().map(|of| of[1].as_u64().expect("a number")).collect();
         assert!(counts.is_sorted_by(|more, less| more >= less) && counts.len() <= 5, "{kernel}");
@@ -704,14 +698,14 @@ fn every_loss_of_the_kernels_events_is_in_some_packet() {
             talk.contains(&format!(" × {}\n", of[0].as_str().expect("a name")))
         };
         assert!(by_event.iter().all(is_said), "{kernel}\n{talk}");
-        // Beside it is what the program's own buffers had no room for.
+        // The program's own losses are in the other part of the trace.
         let trace = format!("{trace}/kernel");
-        let stats = ground.ok(&format!("print --stats {trace}")).0;
+        let stats = test.ok(&format!("print --stats {trace}")).0;
         let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")?.split(' ').next());
         let told = told.map(|told| told.replace(',', ""));
         assert_eq!(told, Some(lost.to_string()), "{kernel}\n{talk}\n{stats}");
         if has("babeltrace2") {
-            let output = ground.world.babeltrace(&ground.world.path(&trace)).expect("it is there");
+            let output = test.fixture.babeltrace(&test.fixture.path(&trace)).expect("it is there");
             let said = trackway_tests::discarded_by_babeltrace(&text(&output.stderr));
             assert_eq!(said, lost);
         }

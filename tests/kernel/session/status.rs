@@ -1,86 +1,87 @@
-//! What `trackway session list` and `status` say of sessions with the kernel's events, whether or
-//! not their recorders live.
+//! `trackway session list` and `status` of sessions with kernel events, with live and with dead
+//! recorders.
 
 use std::fs;
 
 use trackway_tests::steps::{is_running, send, wait_for};
 
-use super::ground::Ground;
+use super::kernel_test::KernelTest;
 
-/// The line of `list` about a session.
-fn listed(ground: &Ground, session: &str) -> String {
-    let (list, _) = ground.ok("session list");
+/// Returns the line of `list` about a session.
+fn listed(test: &KernelTest, session: &str) -> String {
+    let (list, _) = test.ok("session list");
     let line = list.lines().find(|line| line.starts_with(session));
     line.unwrap_or_else(|| panic!("no {session}: {list}")).to_owned()
 }
 
-/// Kills the recorder of a session; returns when the kernel has let go of all that it had.
-fn kill(ground: &Ground, session: &str) {
-    let pid = ground.status(session)["pid"].as_u64().expect("a number");
+/// Kills the recorder of a session; returns when the kernel has released all its objects.
+fn kill(test: &KernelTest, session: &str) {
+    let pid = test.status(session)["pid"].as_u64().expect("a number");
     let pid = u32::try_from(pid).expect("a process id");
     send(pid.cast_signed(), libc::SIGKILL);
     wait_for("the recorder to be gone", || !is_running(pid));
 }
 
-/// The number in front of a word of a text.
+/// Returns the number in front of a word of a text.
 fn number_before(text: &str, word: &str) -> u64 {
     let before = text.split_once(word).unwrap_or_else(|| panic!("no {word}: {text}")).0;
     let number = before.split_whitespace().last().expect("a number").replace(',', "");
     number.parse().unwrap_or_else(|_| panic!("no number before {word}: {text}"))
 }
 
-/// RUN sessions of the kernel's events alone, and of programs', too. EXPECT what is said first to
-/// be of all that is recorded, and whose that is.
+/// RUN sessions of kernel events only, and of user events, too. EXPECT the first line to count all
+/// that is recorded, and to name the scope.
 #[test]
-fn what_is_said_first_is_of_the_kernels_events_too() {
-    let Some(ground) = Ground::new("ksession-said") else { return };
-    ground.ok("session create alone --kernel-only --kernel syscalls:getpgid -o alone");
-    ground.calls(0..1000);
-    let (status, _) = ground.ok("session status alone");
+fn the_summary_counts_kernel_events_too() {
+    let Some(test) = KernelTest::new("ksession-said") else { return };
+    test.ok("session create alone --kernel-only --kernel syscalls:getpgid -o alone");
+    test.calls(0..1000);
+    let (status, _) = test.ok("session status alone");
     let events = status.lines().nth(1).expect("a line");
     assert!(number_before(events, " recorded") >= 2000, "{status}");
     assert!(events.ends_with(" recorded, 0 lost, of the kernel"), "{status}");
     assert!(!status.contains("  only "), "{status}");
-    assert!(listed(&ground, "alone").contains("  kernel  /"), "{}", listed(&ground, "alone"));
-    ground.ok("session destroy alone");
+    assert!(listed(&test, "alone").contains("  kernel  /"), "{}", listed(&test, "alone"));
+    test.ok("session destroy alone");
 
-    ground.ok("session create both --kernel syscalls:getpgid -o both");
-    ground.calls(0..1000);
-    let (status, _) = ground.ok("session status both");
+    test.ok("session create both --kernel syscalls:getpgid -o both");
+    test.calls(0..1000);
+    let (status, _) = test.ok("session status both");
     let events = status.lines().nth(1).expect("a line");
     // Two of the program's with each call.
     assert!(number_before(events, " recorded") >= 4000, "{status}");
     assert!(events.ends_with(", of 1 process and the kernel"), "{status}");
-    assert!(listed(&ground, "both").contains("  own,kernel  /"), "{}", listed(&ground, "both"));
+    assert!(listed(&test, "both").contains("  own,kernel  /"), "{}", listed(&test, "both"));
 }
 
-/// ASK for other contexts, of a session with channels and of one without. EXPECT to be told that
-/// there can be none, and what can be done instead.
+/// RUN a change of contexts, of a session with channels and of one without. EXPECT a message that
+/// it is impossible, and what can be done instead.
 #[test]
 fn the_kernels_contexts_stay_and_that_is_said() {
-    let Some(ground) = Ground::new("ksession-contexts") else { return };
-    ground.ok("session create both --kernel syscalls:getpgid -o both");
-    ground.ok("session create alone --kernel-only --kernel syscalls:getpgid -o alone");
+    let Some(test) = KernelTest::new("ksession-contexts") else { return };
+    test.ok("session create both --kernel syscalls:getpgid -o both");
+    test.ok("session create alone --kernel-only --kernel syscalls:getpgid -o alone");
     let beside = "hint: begin another session beside it (trackway session create NAME \
                   --kernel LIST --context prio)";
     for session in ["both channel0", "both kernel", "alone kernel"] {
-        let talk = ground.refused(&format!("channel set {session} --context prio"));
+        let talk = test.refused(&format!("channel set {session} --context prio"));
         assert!(talk.contains("'prio' is a context of the kernel's events"), "{talk}");
         assert!(talk.contains(beside), "{talk}");
     }
     for session in ["both kernel", "alone kernel", "alone channel0"] {
-        let talk = ground.refused(&format!("channel set {session} --context procname"));
+        let talk = test.refused(&format!("channel set {session} --context procname"));
         assert!(talk.contains("hint: the kernel's events are in none: "), "{talk}");
     }
-    let talk = ground.refused("channel set both channel1 --context procname");
+    let talk = test.refused("channel set both channel1 --context procname");
     assert!(talk.contains("hint: it has channel0"), "{talk}");
 }
 
-/// RUN a command that asks how its own recording goes. EXPECT it to say whose events those are.
+/// RUN a command that prints the status of its own recording. EXPECT the status to name the scope
+/// of the events.
 #[test]
 fn the_session_of_a_recording_says_that_it_is_of_a_command() {
-    let Some(ground) = Ground::new("ksession-command") else { return };
-    let mut ask = ground.command("record --kernel-only --kernel syscalls:getpgid -o trace --");
+    let Some(test) = KernelTest::new("ksession-command") else { return };
+    let mut ask = test.command("record --kernel-only --kernel syscalls:getpgid -o trace --");
     let trackway = ask.get_program().to_owned();
     ask.args(["sh", "-c", "\"$0\" session status record-$PPID"]).arg(trackway);
     let output = ask.output().expect("it runs");
@@ -88,73 +89,73 @@ fn the_session_of_a_recording_says_that_it_is_of_a_command() {
     assert!(status.contains("\n  only      the command, and what it starts\n"), "{status}");
 }
 
-/// KILL a session of the kernel's events alone. EXPECT it to be dead, not to be told that nothing
-/// is lost, and the trace to be completed by whoever comes next, who says what is lost.
+/// KILL a session with kernel events only. EXPECT it to be dead; that no message claims that
+/// nothing is lost; and that the next command completes the trace and reports the losses.
 #[test]
 fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
-    let Some(ground) = Ground::new("ksession-dead") else { return };
+    let Some(test) = KernelTest::new("ksession-dead") else { return };
     let is_complete = |trace: &str| {
-        let mark = ground.world.path(trace).join("kernel/trackway/complete");
+        let mark = test.fixture.path(trace).join("kernel/trackway/complete");
         fs::metadata(mark).is_ok()
     };
     let begin = |trace: &str| {
         let options = "--kernel-only --kernel syscalls:getpgid";
-        ground.ok(&format!("session create k {options} -o {trace}"));
-        ground.calls(0..10);
+        test.ok(&format!("session create k {options} -o {trace}"));
+        test.calls(0..10);
     };
     begin("destroyed");
-    kill(&ground, "k");
-    assert!(listed(&ground, "k").contains(" dead "), "{}", listed(&ground, "k"));
-    let (_, talk) = ground.ok("session list");
+    kill(&test, "k");
+    assert!(listed(&test, "k").contains(" dead "), "{}", listed(&test, "k"));
+    let (_, talk) = test.ok("session list");
     assert!(!talk.contains("nothing of it is lost") && talk.contains("trackway recover"), "{talk}");
     assert!(!is_complete("destroyed"));
-    let (_, talk) = ground.ok("session destroy k");
+    let (_, talk) = test.ok("session destroy k");
     assert!(talk.contains("what was in buffers when the recorder was killed"), "{talk}");
     assert!(is_complete("destroyed"));
 
     begin("recovered");
-    kill(&ground, "k");
-    let (_, talk) = ground.ok("recover");
+    kill(&test, "k");
+    let (_, talk) = test.ok("recover");
     assert!(talk.contains("what was in buffers when the recorder was killed"), "{talk}");
     assert!(is_complete("recovered"));
-    let (list, talk) = ground.ok("session list");
+    let (list, talk) = test.ok("session list");
     assert!(list.is_empty() && talk.contains("there is no session"), "{list}{talk}");
 
-    // By one that takes its name, and by another one.
+    // By a session of its name, and by another one.
     begin("first");
-    kill(&ground, "k");
+    kill(&test, "k");
     begin("second");
     assert!(is_complete("first"));
-    kill(&ground, "k");
-    ground.ok("session create other --kernel-only --kernel syscalls:getpgid -o third");
+    kill(&test, "k");
+    test.ok("session create other --kernel-only --kernel syscalls:getpgid -o third");
     assert!(is_complete("second"));
 }
 
-/// RUN a recording of the kernel's events alone, twice. EXPECT the second to move the first aside,
-/// as any recording does.
+/// RUN a recording of kernel events only, twice. EXPECT the second to move the first aside, as any
+/// recording does.
 #[test]
 fn a_trace_of_the_kernels_events_alone_makes_room_for_the_next() {
-    let Some(ground) = Ground::new("ksession-again") else { return };
+    let Some(test) = KernelTest::new("ksession-again") else { return };
     for _ in 0..2 {
-        ground.ok("record --kernel-only --kernel syscalls:getpgid -o trace -- true");
+        test.ok("record --kernel-only --kernel syscalls:getpgid -o trace -- true");
     }
-    assert!(ground.world.path("trace.old/kernel/metadata").is_file());
+    assert!(test.fixture.path("trace.old/kernel/metadata").is_file());
 }
 
-/// RUN a session where a CPU seems to come: the list of them is another file, in a mount namespace
-/// of the recorder's own. EXPECT to be told at once.
+/// RUN a session where a CPU seems to appear: the list of CPUs is another file, in a mount
+/// namespace of the recorder. EXPECT a message at once.
 #[test]
 fn a_cpu_that_comes_is_said_at_once() {
     const SCRIPT: &str = "
         mount --bind online /sys/devices/system/cpu/online || exit 90
         shift; exec \"$0\" \"$@\"";
-    let Some(ground) = Ground::new("ksession-cpus") else { return };
+    let Some(test) = KernelTest::new("ksession-cpus") else { return };
     let real = fs::read_to_string("/sys/devices/system/cpu/online").expect("a list");
-    let list = ground.world.path("online");
+    let list = test.fixture.path("online");
     fs::write(&list, &real).expect("a file");
     let line = "session create k --kernel-only --kernel syscalls:getpgid -o trace";
-    let create = ground.command(line);
-    let mut unshare = ground.world.command("unshare");
+    let create = test.command(line);
+    let mut unshare = test.fixture.command("unshare");
     unshare.args(["-m", "sh", "-c", SCRIPT]).arg(create.get_program()).arg("0");
     unshare.args(create.get_args());
     let output = unshare.output().expect("unshare runs");
@@ -162,32 +163,31 @@ fn a_cpu_that_comes_is_said_at_once() {
         return trackway_tests::skipped("nothing can be mounted here");
     }
     assert!(output.status.success(), "{output:?}");
-    let said = || ground.ok("session status k").0;
+    let said = || test.ok("session status k").0;
     assert!(!said().contains("  said "), "{}", said());
     // Far beyond those that could be there.
     fs::write(&list, format!("{},4093\n", real.trim_end())).expect("a file");
     wait_for("the recorder to say it", || said().contains("  said      CPU 4093 came while "));
-    let (_, talk) = ground.ok("session destroy k");
+    let (_, talk) = test.ok("session destroy k");
     assert!(talk.contains("1 CPU came while the kernel's events were recorded"), "{talk}");
 }
 
-/// RUN a session where a CPU seems not to be online at first, by the list of them, and calls on it.
-/// EXPECT them recorded: it was there, and so has buffers.
+/// RUN a session where a CPU seems to be offline at first, by the list of CPUs, and calls on it.
+/// EXPECT the calls recorded: the CPU existed, and so has buffers.
 #[test]
 fn a_cpu_that_was_offline_is_recorded_once_it_comes() {
     const SCRIPT: &str = "
         mount --bind online /sys/devices/system/cpu/online || exit 90
         shift; exec \"$0\" \"$@\"";
-    let Some(ground) = Ground::new("ksession-offline") else { return };
+    let Some(test) = KernelTest::new("ksession-offline") else { return };
     let real = fs::read_to_string("/sys/devices/system/cpu/online").expect("a list");
     if real.trim() == "0" || !trackway_tests::has("taskset") {
         return trackway_tests::skipped("there is one CPU, or no taskset");
     }
-    let list = ground.world.path("online");
+    let list = test.fixture.path("online");
     fs::write(&list, "0\n").expect("a file");
-    let create =
-        ground.command("session create k --kernel-only --kernel syscalls:getpgid -o trace");
-    let mut unshare = ground.world.command("unshare");
+    let create = test.command("session create k --kernel-only --kernel syscalls:getpgid -o trace");
+    let mut unshare = test.fixture.command("unshare");
     unshare.args(["-m", "sh", "-c", SCRIPT]).arg(create.get_program()).arg("0");
     unshare.args(create.get_args());
     let output = unshare.output().expect("unshare runs");
@@ -196,8 +196,8 @@ fn a_cpu_that_was_offline_is_recorded_once_it_comes() {
     }
     assert!(output.status.success(), "{output:?}");
     fs::write(&list, &real).expect("a file");
-    ground.shell("taskset -c 1 \"$0\" 100 $1").wait();
-    let (_, talk) = ground.ok("session destroy k");
+    test.shell("taskset -c 1 \"$0\" 100 $1").wait();
+    let (_, talk) = test.ok("session destroy k");
     assert!(!talk.contains(" came while "), "{talk}");
-    ground.check("trace", 0..100);
+    test.check("trace", 0..100);
 }

@@ -1,4 +1,4 @@
-//! Sessions of the kernel's events where BPF is refused, so that they are recorded by tracefs.
+//! Sessions of kernel events where BPF is refused, so that tracefs records them.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,11 +10,11 @@ use trackway_tests::cgroup::Group;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{build_dir, has, skipped, text};
 
-use super::ground::{Ground, sizes_of};
+use super::kernel_test::{KernelTest, sizes_of};
 
-/// A ground, if sessions can be made there without BPF.
-pub(crate) fn ground(name: &str) -> Option<Ground> {
-    let ground = Ground::new(name)?;
+/// Makes a fixture, if sessions are possible there without BPF.
+pub(crate) fn tracefs_test(name: &str) -> Option<KernelTest> {
+    let test = KernelTest::new(name)?;
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
         skipped("tracefs is not mounted at /sys/kernel/tracing");
         return None;
@@ -23,10 +23,10 @@ pub(crate) fn ground(name: &str) -> Option<Ground> {
         skipped("capsh is not installed");
         return None;
     }
-    Some(ground)
+    Some(test)
 }
 
-/// A process that has calls made when it is told to.
+/// A process that makes calls on request.
 pub(crate) struct Caller {
     shell: Child,
     input: ChildStdin,
@@ -34,10 +34,10 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(ground: &Ground) -> Self {
+    pub(crate) fn new(test: &KernelTest) -> Self {
         const SCRIPT: &str = "while read count first; do \"$0\" $count $(($1 + first)); echo; done";
-        let mut shell = ground.world.command("sh");
-        shell.args(["-c", SCRIPT]).arg(&ground.program).arg(ground.first().0.to_string());
+        let mut shell = test.fixture.command("sh");
+        shell.args(["-c", SCRIPT]).arg(&test.program).arg(test.first().0.to_string());
         shell.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = shell.spawn().expect("a shell");
         let (input, output) = (shell.stdin.take(), shell.stdout.take());
@@ -49,7 +49,7 @@ impl Caller {
         self.shell.id()
     }
 
-    /// Calls with these numbers, which were made when this returns.
+    /// Makes calls with these numbers, and waits until they are made.
     pub(crate) fn calls(&mut self, numbers: Range<u64>) {
         let count = numbers.end - numbers.start;
         writeln!(self.input, "{count} {}", numbers.start).expect("it reads");
@@ -74,8 +74,8 @@ impl Drop for Ended {
     }
 }
 
-/// A shell's words, behind `capsh`, for `trackway session create k LINE` without the right to use
-/// BPF.
+/// Returns the words of a shell, after `capsh`, for `trackway session create k LINE` without the
+/// right to use BPF.
 fn creating(line: &str) -> [String; 4] {
     let trackway = build_dir().join("trackway");
     let command = format!("{} session create k {line}", trackway.display());
@@ -84,111 +84,113 @@ fn creating(line: &str) -> [String; 4] {
 }
 
 /// Makes that session.
-pub(crate) fn create(ground: &Ground, line: &str) {
-    let output = ground.world.command("capsh").args(creating(line)).output();
+pub(crate) fn create(test: &KernelTest, line: &str) {
+    let output = test.fixture.command("capsh").args(creating(line)).output();
     let output = output.expect("capsh runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let said = ground.status("k")["notices"].to_string();
+    let said = test.status("k")["notices"].to_string();
     assert!(said.contains("recorded by tracefs, since BPF is refused"), "{said}");
 }
 
 /// RUN a session that does not start at once, of one process; start, stop, clear, status, and calls
-/// of that process and of others between them. EXPECT what is to be there, once the answer has
-/// come; the counts; and events switched off and on from then on.
+/// of that process and of others between them. EXPECT the right calls as soon as the answer
+/// arrives; the counts; and events switched off and on from then on.
 #[test]
 fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
-    let Some(ground) = ground("ksession-tracefs") else { return };
-    let mut caller = Caller::new(&ground);
+    let Some(test) = tracefs_test("ksession-tracefs") else { return };
+    let mut caller = Caller::new(&test);
     let pid = caller.pid();
     create(
-        &ground,
+        &test,
         &format!(
             "--kernel syscalls:getpgid --filter 'syscalls:sys_enter_getpgid: count() >= 0' \
              --no-start --pid {pid} --tracefile-size 64K --tracefile-count 2 -o trace"
         ),
     );
     caller.calls(0..100);
-    ground.ok("session start k");
+    test.ok("session start k");
     caller.calls(100..200);
-    ground.calls(5000..5100);
-    ground.ok("session stop k");
+    test.calls(5000..5100);
+    test.ok("session stop k");
     // When the answer comes.
-    ground.check("trace", 100..200);
+    test.check("trace", 100..200);
     caller.calls(1000..1100);
-    let kernel = ground.status("k")["kernel"].clone();
+    let kernel = test.status("k")["kernel"].clone();
     let numbers = ["events", "recorded", "lost", "overwritten"].map(|name| kernel[name].as_u64());
     assert_eq!(numbers, [Some(2), Some(200), Some(0), Some(0)], "{kernel}");
     assert!(kernel["bytes"].as_u64() > Some(200 * 16), "{kernel}");
     assert!(kernel["memory-bytes"].as_u64() > Some(1 << 20), "{kernel}");
-    ground.ok("session start k");
-    ground.ok("session clear k");
-    assert!(sizes_of(&ground.world.path("trace/kernel")).is_empty());
+    test.ok("session start k");
+    test.ok("session clear k");
+    assert!(sizes_of(&test.fixture.path("trace/kernel")).is_empty());
     caller.calls(200..20_200);
-    ground.ok("event off k --kernel sys_exit_getpgid");
+    test.ok("event off k --kernel sys_exit_getpgid");
     caller.calls(20_200..20_210);
-    ground.ok("event on k --kernel syscalls:openat,sys_exit_getpgid");
+    test.ok("event on k --kernel syscalls:openat,sys_exit_getpgid");
     caller.calls(20_210..20_220);
-    assert_eq!(ground.status("k")["kernel"]["events"], 4);
-    let talk = ground.ok("session destroy k").1;
+    assert_eq!(test.status("k")["kernel"]["events"], 4);
+    let talk = test.ok("session destroy k").1;
     assert!(talk.contains("made room for newer ones"), "{talk}");
-    let files = sizes_of(&ground.world.path("trace/kernel"));
+    let files = sizes_of(&test.fixture.path("trace/kernel"));
     assert!(!files.is_empty() && files.iter().all(|(_, size)| *size <= 64 << 10), "{files:?}");
-    let lines = ground.lines("trace");
-    let numbers = ground.numbers(&lines);
+    let lines = test.lines("trace");
+    let numbers = test.numbers(&lines);
     assert!(numbers.ends_with(&[20_218, 20_219]) && numbers.len() < 20_000, "{}", numbers.len());
-    // What was switched off is not there; what was switched on is, and says what it lacks.
-    let at = |number: u64| lines.iter().position(|line| ground.number(line) == Some(number));
+    // The event that was switched off is absent; the one that was switched on is present, and lists
+    // its missing fields.
+    let at = |number: u64| lines.iter().position(|line| test.number(line) == Some(number));
     let between = |from, to| &lines[at(from).expect("a call")..at(to).expect("a call")];
     assert!(!between(20_200, 20_209).iter().any(|line| line.contains("exit_getpgid")));
     let behind = between(20_210, 20_219);
     assert_eq!(behind.iter().filter(|line| line.contains("exit_getpgid")).count(), 9);
     assert!(lines.iter().any(|line| line.contains("syscall_entry_openat: ")));
-    let metadata = fs::read_to_string(ground.world.path("trace/kernel/metadata")).expect("text");
+    let metadata = fs::read_to_string(test.fixture.path("trace/kernel/metadata")).expect("text");
     assert!(metadata.contains("trackway_empty_fields = \"syscall_entry_openat:filename"));
 }
 
-/// RUN a flight recorder, snapshots and calls between them. EXPECT in each all that was there, in
-/// both together each once, the newest where it came round, and nothing of before it was cleared.
-/// (Of one process: where everybody is recorded, whoever else calls overwrites its calls.)
+/// RUN a flight recorder, with snapshots and calls between them. EXPECT in each snapshot all that
+/// was in the buffers, each event once in both together, the newest after the buffer wrapped, and
+/// nothing from before a clear. (The session records one process: otherwise the calls of other
+/// programs would overwrite its calls.)
 #[test]
 fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
-    let Some(ground) = ground("ksession-tracefs-flight") else { return };
-    let mut caller = Caller::new(&ground);
+    let Some(test) = tracefs_test("ksession-tracefs-flight") else { return };
+    let mut caller = Caller::new(&test);
     let options = "--kernel syscalls:getpgid --flight-recorder --buffer-size 128K -o flight --pid";
-    create(&ground, &format!("{options} {}", caller.pid()));
+    create(&test, &format!("{options} {}", caller.pid()));
     caller.calls(0..200);
-    ground.ok("session snapshot k");
+    test.ok("session snapshot k");
     caller.calls(200..500);
-    ground.ok("session snapshot k");
+    test.ok("session snapshot k");
     for (trace, until) in [("flight/snapshot-1", 200), ("flight/snapshot-2", 500)] {
-        ground.check(trace, 0..until);
+        test.check(trace, 0..until);
     }
-    ground.ok("merge flight/snapshot-1 flight/snapshot-2 -o merged");
-    ground.check("merged", 0..500);
+    test.ok("merge flight/snapshot-1 flight/snapshot-2 -o merged");
+    test.check("merged", 0..500);
     caller.calls(500..30_000);
-    ground.ok("session snapshot k");
-    let newest = ground.numbers(&ground.lines("flight/snapshot-3"));
+    test.ok("session snapshot k");
+    let newest = test.numbers(&test.lines("flight/snapshot-3"));
     assert!(newest.len() < 29_000 && newest.ends_with(&[29_998, 29_999]), "{}", newest.len());
     assert!(newest.windows(2).all(|two| two[0] < two[1]));
-    let kernel = ground.status("k")["kernel"].clone();
+    let kernel = test.status("k")["kernel"].clone();
     assert!(kernel["overwritten"].as_u64() > Some(20_000), "{kernel}");
-    ground.ok("session clear k");
+    test.ok("session clear k");
     caller.calls(30_000..30_100);
-    ground.ok("session snapshot k --last 1h");
-    ground.check("flight/snapshot-4", 30_000..30_100);
-    ground.ok("session destroy k");
-    assert!(!ground.world.path("flight/kernel").exists());
+    test.ok("session snapshot k --last 1h");
+    test.check("flight/snapshot-4", 30_000..30_100);
+    test.ok("session destroy k");
+    assert!(!test.fixture.path("flight/kernel").exists());
 }
 
-/// RUN filters changed while it records: of what is on, of what is switched on with it, to none,
-/// and to what makes no sense. EXPECT each call to be asked what was asked when it was made, also
-/// of a flight recorder, which is read later.
+/// RUN filters changed while it records: of enabled events, of events enabled with it, to none, and
+/// to invalid ones. EXPECT the filter at the time of each call to decide, also in a flight
+/// recorder, which is read later.
 #[test]
 fn filters_by_tracefs_change_while_it_records() {
-    let Some(ground) = ground("ksession-tracefs-anew") else { return };
-    let (_, first) = ground.first();
+    let Some(test) = tracefs_test("ksession-tracefs-anew") else { return };
+    let (_, first) = test.first();
     let on = |patterns: &str, filter: &str| {
-        let mut on = ground.command("event on k --kernel");
+        let mut on = test.command("event on k --kernel");
         on.args(patterns.split(' ')).args(["--filter", filter]).output().expect("it runs")
     };
     for flight in [false, true] {
@@ -197,42 +199,43 @@ fn filters_by_tracefs_change_while_it_records() {
             true => format!("{line} flight --flight-recorder"),
             false => format!("{line} trace"),
         };
-        create(&ground, &line);
+        create(&test, &line);
         let entry = "syscalls:sys_enter_getpgid";
         let seven = format!("pid == {}", first + 7);
         assert!(on(entry, &seven).status.success());
-        ground.calls(0..100);
+        test.calls(0..100);
         let refused = on(entry, "no_field == 7");
         let talk = text(&refused.stderr);
         assert!(!refused.status.success() && talk.contains("no_field"), "{talk}");
-        ground.calls(0..10);
-        // Another one, with what was never on; the entry, which has no such field, goes.
+        test.calls(0..10);
+        // Another filter, with an event that was never on; the entry, which has no such field,
+        // goes.
         let done = on("syscalls:getpgid", "ret == -3 && count() % 2 == 1");
         let talk = text(&done.stderr);
         assert!(done.status.success(), "{talk}");
-        assert_eq!(ground.status("k")["kernel"]["events"], 2, "exec, and the call's exit");
-        ground.calls(0..30);
-        // It comes back, asked to remember.
+        assert_eq!(test.status("k")["kernel"]["events"], 2, "exec, and the call's exit");
+        test.calls(0..30);
+        // The event comes back with state in its filter.
         assert!(on("syscalls:getpgid", "").status.success());
-        assert_eq!(ground.status("k")["kernel"]["events"], 3);
+        assert_eq!(test.status("k")["kernel"]["events"], 3);
         let some = format!("pid >= {first} && pid < {} && count() < 3", first + 1000);
         assert!(on(entry, &some).status.success());
-        ground.calls(20..40);
-        let filters = ground.status("k")["kernel"]["spec"]["filters"].to_string();
+        test.calls(20..40);
+        let filters = test.status("k")["kernel"]["spec"]["filters"].to_string();
         assert!(filters.contains(&some) && !filters.contains(&seven), "{filters}");
         assert!(on(entry, "").status.success());
-        ground.calls(50..53);
+        test.calls(50..53);
         let trace = if flight { "flight/snapshot-1" } else { "trace" };
         if flight {
-            ground.ok("session snapshot k");
+            test.ok("session snapshot k");
         }
-        let talk = ground.ok("session destroy k").1;
+        let talk = test.ok("session destroy k").1;
         assert!(!talk.contains("made no sense"), "{talk}");
-        let lines = ground.lines(trace);
-        let numbers = ground.numbers(&lines);
+        let lines = test.lines(trace);
+        let numbers = test.numbers(&lines);
         assert_eq!(numbers, [7, 7, 20, 21, 22, 50, 51, 52], "{flight} {talk}");
         let tid = |line: &str| line.split_once("{ tid = ")?.1.split(' ').next().map(str::to_owned);
-        let ours = lines.iter().filter(|line| ground.number(line).is_some());
+        let ours = lines.iter().filter(|line| test.number(line).is_some());
         let ours: Vec<String> = ours.filter_map(|line| tid(line)).collect();
         let exits = lines.iter().filter(|line| line.contains(" syscall_exit_getpgid: "));
         let exits = exits.filter(|line| tid(line).is_some_and(|tid| ours.contains(&tid))).count();
@@ -241,49 +244,49 @@ fn filters_by_tracefs_change_while_it_records() {
     }
 }
 
-/// RUN a session by tracefs that somebody follows. EXPECT its events while it goes on, and the end
-/// with the session's.
+/// RUN a session by tracefs and follow it. EXPECT its events while it goes on, and the follower's
+/// end with the session's.
 #[test]
-fn who_follows_a_session_by_tracefs_sees_its_events() {
-    let Some(ground) = ground("ksession-tracefs-follow") else { return };
-    create(&ground, "--kernel syscalls:getpgid -o trace");
-    let shown = ground.world.path("shown");
-    let mut follow = ground.command("print --follow k");
+fn a_follower_of_a_session_by_tracefs_shows_its_events() {
+    let Some(test) = tracefs_test("ksession-tracefs-follow") else { return };
+    create(&test, "--kernel syscalls:getpgid -o trace");
+    let shown = test.fixture.path("shown");
+    let mut follow = test.command("print --follow k");
     follow.stdout(fs::File::create(&shown).expect("a file"));
     let mut follow = follow.spawn().expect("trackway runs");
     for round in 0..3 {
-        ground.calls(round * 10..round * 10 + 10);
+        test.calls(round * 10..round * 10 + 10);
         let seen = || {
             let text = fs::read_to_string(&shown).expect("a file");
             let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            ground.numbers(&lines)
+            test.numbers(&lines)
         };
         wait_for("the calls", || seen().into_iter().eq(0..(round + 1) * 10));
     }
-    ground.ok("session destroy k");
+    test.ok("session destroy k");
     assert!(follow.wait().expect("it ends with the session").success());
 }
 
-/// The number before these words.
+/// Returns the number before these words.
 fn number_before(text: &str, words: &str) -> u64 {
     let number = text.split_once(words).and_then(|(before, _)| before.rsplit([' ', '\n']).next());
     let number = number.and_then(|number| number.replace(',', "").parse().ok());
     number.unwrap_or_else(|| panic!("no number before {words}: {text}"))
 }
 
-/// RUN a session whose disk is full, has room again, and is full in the end. EXPECT to be told of
-/// both; what comes when there is room; what is lost in some packet; and a trace that is whole but
-/// for that.
+/// RUN a session whose disk is full, has room again, and is full in the end. EXPECT messages about
+/// both; the events from when there is room; losses in some packet; and an otherwise complete
+/// trace.
 #[test]
 fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
-    let Some(ground) = ground("ksession-tracefs-full") else { return };
-    let disk = ground.world.path("disk");
+    let Some(test) = tracefs_test("ksession-tracefs-full") else { return };
+    let disk = test.fixture.path("disk");
     fs::create_dir(&disk).expect("a folder");
-    // A namespace of its own, so that nobody else sees the mount, and it goes with the shell.
+    // A mount namespace hides the mount from other processes, and removes it with the shell.
     let script = "mount -t tmpfs -o size=2m trackway-test disk || exit 77; \
                   head -c 1500000 /dev/zero >disk/ballast; \
                   \"$@\"; cp -r disk/trace left; read line";
-    let mut inside = ground.world.command("unshare");
+    let mut inside = test.fixture.command("unshare");
     inside.args(["-m", "sh", "-c", script, "sh", "capsh"]).args(creating(
         "--foreground --kernel-only --kernel syscalls:getpgid --buffer-size 128K -o disk/trace",
     ));
@@ -292,13 +295,13 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let mut has_ended = false;
     wait_for("the session", || {
         has_ended = child.try_wait().expect("a child").is_some();
-        has_ended || ground.command("session status k").output().is_ok_and(|it| it.status.success())
+        has_ended || test.command("session status k").output().is_ok_and(|it| it.status.success())
     });
     if has_ended {
         return skipped("a tmpfs cannot be mounted here");
     }
     let said = |what: &str| {
-        let status = ground.status("k");
+        let status = test.status("k");
         let notices = status["notices"].as_array().expect("notices").clone();
         let said = notices.iter().filter_map(|line| line.as_str());
         said.filter(|line| line.contains(what)).count()
@@ -306,8 +309,8 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let mut next = 0;
     let mut fill = |times: usize| {
         wait_for("a full disk", || {
-            // Few, so that most of them are drained before there are more than the buffers hold.
-            ground.calls(next..next + 1000);
+            // Few, so that most are drained before the buffers are full.
+            test.calls(next..next + 1000);
             next += 1000;
             said("cannot write kernel events: No space left on device") == times
         });
@@ -317,10 +320,10 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let ballast = format!("/proc/{}/root{}/ballast", child.id(), disk.display());
     fs::remove_file(ballast).expect("there is a ballast");
     wait_for("room", || said("kernel events are written again") == 1);
-    ground.calls(249_000..249_100);
+    test.calls(249_000..249_100);
     let last = fill(2);
     assert!(last < 249_000, "2 MiB hold fewer");
-    ground.ok("session destroy k");
+    test.ok("session destroy k");
     drop(child.stdin.take());
     let output = child.wait_with_output().expect("a child");
     let talk = text(&output.stderr);
@@ -330,24 +333,24 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let recorded = number_before(summary, " events recorded");
     let lost = number_before(summary, " lost");
     assert!(recorded > 0 && lost > 0 && recorded + lost >= 2 * (last + 100), "{summary}");
-    let print = ground.command("print left/kernel").output().expect("it runs");
+    let print = test.command("print left/kernel").output().expect("it runs");
     let talk = text(&print.stderr);
     assert!(print.status.success() && !talk.contains("complete"), "{talk}");
     let lines: Vec<String> = text(&print.stdout).lines().map(str::to_owned).collect();
     assert_eq!(lines.len() as u64, recorded, "{summary}");
-    let mut there = ground.numbers(&lines);
+    let mut there = test.numbers(&lines);
     there.retain(|number| (249_000..249_100).contains(number));
     let there = there.len();
     assert_eq!(there, 100, "what is recorded while there is room");
-    let stats = ground.ok("print --stats left/kernel").0;
+    let stats = test.ok("print --stats left/kernel").0;
     let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")).expect("it is there");
     let told = told.split(' ').next().map(|told| told.replace(',', ""));
     assert_eq!(told, Some(lost.to_string()), "{summary}\n{stats}");
 }
 
-/// The folder of the session's instance.
-fn instance(ground: &Ground) -> PathBuf {
-    let recorder = ground.status("k")["pid"].as_u64().expect("a process id");
+/// Returns the folder of the session's instance.
+fn instance(test: &KernelTest) -> PathBuf {
+    let recorder = test.status("k")["pid"].as_u64().expect("a process id");
     let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
     let ours = format!("trackway-{recorder}-");
     let is_ours = |path: &PathBuf| path.to_string_lossy().contains(&ours);
@@ -355,14 +358,14 @@ fn instance(ground: &Ground) -> PathBuf {
 }
 
 /// RUN a session of a control group whose member starts a child straight into another group. EXPECT
-/// that the child is left out, though no look has found it as a member; and that the member is not.
+/// that the child is left out, though no scan has found it as a member; and that the member is not.
 #[test]
-fn who_is_started_into_another_cgroup_is_left_out() {
-    let Some(ground) = ground("ksession-tracefs-stranger") else { return };
+fn programs_started_into_another_cgroup_are_left_out() {
+    let Some(test) = tracefs_test("ksession-tracefs-stranger") else { return };
     let Some(group) = Group::new("tracefs-stranger") else { return };
-    let program = ground.world.compile_file("kernel/stranger.c", false, &[]);
-    create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
-    let instance = instance(&ground);
+    let program = test.fixture.compile_file("kernel/stranger.c", false, &[]);
+    create(&test, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
+    let instance = instance(&test);
     let says = |list: &str, pid: u32| {
         let list = fs::read_to_string(instance.join(list)).expect("a list");
         list.lines().any(|line| line.trim() == pid.to_string())
@@ -370,7 +373,7 @@ fn who_is_started_into_another_cgroup_is_left_out() {
     let elsewhere = group.folder().parent().expect("a group").display().to_string();
     let script =
         format!("{} && read go && exec {} {elsewhere}", group.enter(""), program.display());
-    let mut member = ground.world.command("sh");
+    let mut member = test.fixture.command("sh");
     member.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut member = Ended(member.spawn().expect("a shell"));
     let pid = member.0.id();
@@ -389,21 +392,21 @@ fn who_is_started_into_another_cgroup_is_left_out() {
     wait_for("the child is left out", || says("set_event_notrace_pid", stranger));
     assert!(says("set_event_pid", pid) && !says("set_event_notrace_pid", pid));
     drop(member);
-    ground.ok("session destroy k");
+    test.ok("session destroy k");
 }
 
 /// RUN a session of a control group, with a process that was in it before, and one that comes, goes
-/// and comes back, below. EXPECT calls of who is in it, once that was seen, and nothing of others;
-/// and to be told how many came.
+/// and comes back, below. EXPECT calls of members, once a scan has found them, and nothing of
+/// others; and a message with the number of new members.
 #[test]
 fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
-    let Some(ground) = ground("ksession-tracefs-cgroup") else { return };
+    let Some(test) = tracefs_test("ksession-tracefs-cgroup") else { return };
     let Some(group) = Group::new("tracefs-follow") else { return };
-    let (mut member, mut comer) = (Caller::new(&ground), Caller::new(&ground));
+    let (mut member, mut comer) = (Caller::new(&test), Caller::new(&test));
     let pid = comer.pid();
     group.take(member.pid(), "below");
-    create(&ground, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
-    let instance = instance(&ground);
+    create(&test, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
+    let instance = instance(&test);
     // What the kernel's own lists say.
     let says = |list: &str| {
         let list = fs::read_to_string(instance.join(list)).expect("a list");
@@ -426,9 +429,9 @@ fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
     wait_for("it is not followed again", || !is_followed());
     comer.calls(140..150);
     member.calls(10..20);
-    // (The summary of a session in the background is what it says when it is destroyed.)
-    let talk = ground.ok("session destroy k").1;
-    ground.check("trace", (0..10).chain(110..120).chain(130..140).chain(10..20));
+    // (A background session prints its summary when it is destroyed.)
+    let talk = test.ok("session destroy k").1;
+    test.check("trace", (0..10).chain(110..120).chain(130..140).chain(10..20));
     assert!(talk.contains("apart at most: 2 threads came in meanwhile"), "{talk}");
     drop((member, comer));
 }

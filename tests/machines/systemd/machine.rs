@@ -1,9 +1,9 @@
-//! A machine with a real systemd, made of this machine's own programs in namespaces of its own
-//! (`machine.sh`), with what `make install` installs.
+//! A machine with a real systemd, which runs this machine's own programs in namespaces
+//! (`machine.sh`), with the files that `make install` installs.
 //!
-//! Main invariant: it is there as long as the pipe that this process holds, so that nothing of it
-//! stays when the test ends, fails, or is killed. It is never shut down, but always cut off: what
-//! tests see of a clean end they have to ask for.
+//! Main invariant: the machine exists as long as the pipe that this process holds, so that nothing
+//! of it remains when the test ends, fails, or is killed. The machine is never shut down but always
+//! cut off: a test that checks a clean end must request it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -13,17 +13,17 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 
 use trackway_tests::steps::wait_for;
-use trackway_tests::{World, build_dir, has, is_root, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, is_root, skipped, source_dir};
 
 /// Programs that it is made of, or with.
 const NEEDED: [&str; 7] = ["bash", "cc", "dbus-daemon", "make", "nsenter", "setpriv", "unshare"];
-/// What it has of systemd, and of PAM.
+/// Files of systemd and PAM that a machine needs.
 const SYSTEMD: [&str; 2] = ["/usr/lib/systemd/systemd", "/usr/share/pam-configs/systemd"];
 /// Longest that a command in it takes, in seconds.
 const PATIENCE: &str = "60";
 
-/// The program that is recorded: `myapp count N` emits N events with the numbers from 0, `myapp
-/// serve` goes on.
+/// The recorded program: `myapp count N` emits N events with the numbers from 0, `myapp serve`
+/// emits until it is ended.
 const MYAPP: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ int main(int count, char **arguments)
 }
 "#;
 
-/// Why there can be none here, if so.
+/// Returns the reason for which there can be no machine here, if there is one.
 fn hindrance() -> Option<String> {
     if !is_root() {
         return Some("not root: systemd needs namespaces".into());
@@ -67,9 +67,9 @@ fn hindrance() -> Option<String> {
     }
 }
 
-/// What is installed in all machines.
+/// Packages and files that all machines share.
 struct Installed {
-    world: World,
+    fixture: Fixture,
 }
 
 impl Installed {
@@ -79,18 +79,18 @@ impl Installed {
         if let Some(installed) = last.upgrade() {
             return installed;
         }
-        let world = World::new("systemd-installed");
+        let fixture = Fixture::new("systemd-installed");
         let mut make = Command::new("make");
         // What was built is installed as it is.
         make.args(["--no-print-directory", "-o", "build", "install"]).current_dir(source_dir());
-        make.arg(format!("DESTDIR={}", world.path("").display()));
+        make.arg(format!("DESTDIR={}", fixture.path("").display()));
         make.arg(format!("BUILD={}", build_dir().display()));
         let output = make.output().expect("make runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let program = world.compile("myapp", MYAPP, true, &["-Wl,-rpath,/usr/local/lib"]);
-        let there = world.path("usr/local/bin/myapp");
+        let program = fixture.compile("myapp", MYAPP, true, &["-Wl,-rpath,/usr/local/lib"]);
+        let there = fixture.path("usr/local/bin/myapp");
         fs::copy(program, there).expect("the program is installed");
-        let installed = Arc::new(Self { world });
+        let installed = Arc::new(Self { fixture });
         *last = Arc::downgrade(&installed);
         installed
     }
@@ -103,28 +103,29 @@ pub(crate) struct Machine {
     pid: u32,
     messages: PathBuf,
     _installed: Arc<Installed>,
-    _world: World,
+    _fixture: Fixture,
 }
 
 impl Machine {
-    /// One that has started; none where there can be none, which is said.
+    /// Starts a machine; returns `None`, after printing the reason, where that is impossible.
     pub(crate) fn start(name: &str) -> Option<Self> {
         if let Some(because) = hindrance() {
             skipped(&because);
             return None;
         }
         let installed = Installed::get();
-        let world = World::new(&format!("systemd-{name}"));
-        let root = world.path("root");
+        let fixture = Fixture::new(&format!("systemd-{name}"));
+        let root = fixture.path("root");
         fs::create_dir(&root).expect("a folder");
-        let messages = world.path("messages");
-        let group = world.path("").file_name().expect("a name").to_owned();
+        let messages = fixture.path("messages");
+        let group = fixture.path("").file_name().expect("a name").to_owned();
         let mut keeper = Command::new("unshare");
         keeper
             .args(["--mount", "--cgroup", "bash"])
             .arg(source_dir().join("tests/machines/systemd/machine.sh"));
-        keeper.arg(&root).arg(installed.world.path("usr/local")).arg(group);
-        // A group of its own: who kills ours leaves it alone, and it ends by itself.
+        keeper.arg(&root).arg(installed.fixture.path("usr/local")).arg(group);
+        // A process group of its own: a signal to our group does not reach it, and it ends by
+        // itself.
         keeper.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         keeper.stderr(fs::File::create(&messages).expect("a file"));
         let mut keeper = keeper.spawn().expect("unshare runs");
@@ -134,12 +135,13 @@ impl Machine {
         let pid = line.trim().parse();
         let talk = || fs::read_to_string(&messages).unwrap_or_default();
         let pid = pid.unwrap_or_else(|_| panic!("no machine: {}", talk()));
-        let machine = Self { keeper, pid, messages, _installed: installed, _world: world };
+        let machine = Self { keeper, pid, messages, _installed: installed, _fixture: fixture };
         wait_for("systemd", || machine.run("systemctl is-active default.target").status.success());
         Some(machine)
     }
 
-    /// A command line in it, as root; whoever runs it is in none of its services.
+    /// Returns a command line in the machine, as root. Its process belongs to none of the machine's
+    /// services.
     fn command(&self, script: &str) -> Command {
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", PATIENCE, "nsenter", "--target", &self.pid.to_string()]);
@@ -150,12 +152,12 @@ impl Machine {
         command
     }
 
-    /// What a command line did.
+    /// Runs a command line and returns its output.
     pub(crate) fn run(&self, script: &str) -> Output {
         self.command(script).output().expect("nsenter runs")
     }
 
-    /// What a command line, which must succeed, wrote.
+    /// Runs a command line, which must succeed, and returns its standard output.
     pub(crate) fn ok(&self, script: &str) -> String {
         let output = self.run(script);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -164,7 +166,7 @@ impl Machine {
         text
     }
 
-    /// What a command line, which must fail, said.
+    /// Runs a command line, which must fail, and returns its messages.
     pub(crate) fn fails(&self, script: &str) -> String {
         let output = self.run(script);
         let talk = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -172,7 +174,7 @@ impl Machine {
         talk
     }
 
-    /// Everything that was said so far, for who has to find out what went wrong.
+    /// Returns all output so far, for the message of a failed test.
     fn log(&self) -> String {
         let journal = self.run("journalctl --no-pager -o short-monotonic");
         let messages = fs::read_to_string(&self.messages).unwrap_or_default();
@@ -198,12 +200,12 @@ impl Machine {
         ));
     }
 
-    /// A property of a unit.
+    /// Returns a property of a unit.
     pub(crate) fn property(&self, unit: &str, name: &str) -> String {
         self.ok(&format!("systemctl show --value --property {name} {unit}")).trim().to_owned()
     }
 
-    /// Numbers in a trace, in its order.
+    /// Returns the numbers in a trace, in its order.
     pub(crate) fn numbers(&self, trace: &str) -> Vec<u32> {
         let text = self.ok(&format!("trackway print {trace}"));
         let number = |line: &str| {
@@ -213,7 +215,7 @@ impl Machine {
         text.lines().map(|line| number(line).unwrap_or_else(|| panic!("{line}"))).collect()
     }
 
-    /// Events that a session has recorded; none where there is no such session.
+    /// Returns the number of events that a session has recorded; 0 where there is no such session.
     pub(crate) fn recorded(&self, session: &str) -> u64 {
         let output = self.run(&format!("trackway session status {session} --format json"));
         let status = serde_json::from_slice::<serde_json::Value>(&output.stdout);
@@ -226,12 +228,12 @@ impl Machine {
         wait_for("events", || self.recorded(session) >= before + more);
     }
 
-    /// Starts what knows of logins.
+    /// Starts systemd-logind.
     pub(crate) fn has_logins(&self) {
         self.ok("systemctl start dbus.service systemd-logind.service");
     }
 
-    /// A command line that the user alice types, from her login to her logout.
+    /// Runs a command line as the user alice, from the login to the logout.
     pub(crate) fn logs_in(&self, script: &str) -> String {
         self.ok(&format!(
             "systemd-run --quiet --wait --pipe --property PAMName=login --property User=alice \
@@ -239,7 +241,7 @@ impl Machine {
         ))
     }
 
-    /// Waits until nobody is logged in, and what is removed then is gone.
+    /// Waits until no user is logged in and systemd has removed the last user's files.
     pub(crate) fn wait_logged_out(&self) {
         self.wait("test -z \"$(loginctl list-users --no-legend)\" && test ! -e /run/user/2000");
     }
@@ -254,7 +256,7 @@ impl Drop for Machine {
         }
         // The end of its standard input, as if this process had been killed.
         drop(self.keeper.stdin.take());
-        // It says by its status whether everything is gone: a control group has no end before its
+        // Its status reports whether everything is gone: a control group ends only after its
         // processes.
         let status = self.keeper.wait();
         assert!(is_failing || status.is_ok_and(|status| status.success()), "something is left");

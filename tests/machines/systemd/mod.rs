@@ -1,5 +1,5 @@
-//! The unit `trackway-session@.service`, started, used, killed and stopped by a real systemd, for
-//! the system and for a user who logs in and out. Every test has a machine of its own.
+//! The unit `trackway-session@.service`: a real systemd starts, uses, kills and stops it, for the
+//! system and for a user who logs in and out. Every test has a machine of its own.
 
 mod machine;
 
@@ -8,18 +8,18 @@ use machine::Machine;
 /// The unit of session web, and where its traces are.
 const WEB: &str = "trackway-session@web.service";
 const TRACES: &str = "/var/lib/trackway";
-/// What it records.
+/// Configuration of the session: the events that it records.
 const FILE: &str = "[[channel]]\non = [\"myapp:*\"]\n";
 
-/// The traces of session web in a folder, the oldest first.
+/// Returns the traces of session web in a folder, the oldest first.
 fn traces(machine: &Machine, folder: &str) -> Vec<String> {
     let listed = machine.ok(&format!("ls -d {folder}/trackway-web-*"));
     listed.lines().map(str::to_owned).collect()
 }
 
-/// RUN enable --now; a service that is ordered after the session, as soon as systemd lets it; stop;
-/// what is enabled, again. EXPECT every event of the service, the summary in the journal, once, and
-/// that the session comes with the machine.
+/// RUN enable --now; a service that is ordered after the session, as soon as systemd starts it;
+/// stop; and enable again. EXPECT every event of the service, the summary once in the journal, and
+/// that the session starts with the machine.
 #[test]
 fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     let Some(machine) = Machine::start("unit") else { return };
@@ -31,7 +31,7 @@ fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     let status = machine.property(WEB, "StatusText");
     assert!(status.starts_with(&format!("session web records into {TRACES}/")), "{status}");
     assert!(machine.ok("trackway doctor; true").contains("systemd can start them"));
-    // As locked in as the unit says.
+    // The unit's restrictions are in effect.
     let recorder = machine.property(WEB, "MainPID");
     machine.ok(&format!("grep -q 'NoNewPrivs:.1' /proc/{recorder}/status"));
     machine.ok(&format!("grep -q 'Seccomp:.2' /proc/{recorder}/status"));
@@ -56,8 +56,8 @@ fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     assert_eq!(machine.numbers(&second[1]).len(), 10);
 }
 
-/// RUN a program that goes on; kill -9 of the recorder. EXPECT another recorder, the first trace
-/// complete with everything up to its end, and the second from then on.
+/// RUN a program without an end; kill -9 of the recorder. EXPECT another recorder, a complete first
+/// trace with everything up to its end, and a second trace from then on.
 #[test]
 fn a_killed_recorder_comes_back_and_what_it_had_in_memory_is_written() {
     let Some(machine) = Machine::start("killed") else { return };
@@ -85,8 +85,8 @@ fn a_killed_recorder_comes_back_and_what_it_had_in_memory_is_written() {
     assert!(journal.contains(&format!("recovered {}, whose recorder was killed", traces[0])));
 }
 
-/// RUN start of what cannot begin. EXPECT that systemctl fails at once, that `systemctl status` and
-/// the journal have the reason, and that it is not tried again.
+/// RUN start of a session that cannot begin. EXPECT that systemctl fails at once, that `systemctl
+/// status` and the journal have the reason, and that systemd does not try again.
 #[test]
 fn a_session_that_cannot_begin_fails_and_says_why() {
     let Some(machine) = Machine::start("refused") else { return };
@@ -103,7 +103,7 @@ fn a_session_that_cannot_begin_fails_and_says_why() {
         assert_eq!(machine.property(&unit, "ActiveState"), "failed");
         assert_eq!(machine.property(&unit, "NRestarts"), "0");
         assert_eq!(machine.property(&unit, "ExecMainStatus"), "2");
-        // By its status: of lines that it wrote so soon, systemctl may show none.
+        // By its status: systemctl may not show lines that the recorder wrote so early.
         let shown = machine.run(&format!("systemctl status --no-pager --lines=0 {unit}")).stdout;
         let shown = String::from_utf8_lossy(&shown).into_owned();
         assert!(
@@ -114,8 +114,8 @@ fn a_session_that_cannot_begin_fails_and_says_why() {
     }
 }
 
-/// RUN services whose units allow them little, with a filter in machine code. EXPECT that they run,
-/// and every event, but of the one that has a /dev/shm of its own.
+/// RUN restricted services with a filter in machine code. EXPECT that they run, and every event,
+/// except those of the service that has a /dev/shm of its own.
 #[test]
 fn services_that_are_locked_in_are_recorded() {
     const STRICT: &str = "NoNewPrivileges=yes\nMemoryDenyWriteExecute=yes\nPrivateDevices=yes\n\
@@ -145,8 +145,8 @@ fn services_that_are_locked_in_are_recorded() {
     assert_eq!(machine.property(WEB, "Result"), "success");
 }
 
-/// RUN a user's own unit; logout without and with lingering. EXPECT that the trace is whole when
-/// she is logged out, and that the session goes on where she lingers.
+/// RUN a user's own unit; logout without and with lingering. EXPECT that the trace is complete
+/// after the logout, and that the session goes on where the user lingers.
 #[test]
 fn a_user_s_session_ends_whole_with_the_logout_or_lingers() {
     let Some(machine) = Machine::start("user") else { return };
@@ -172,9 +172,9 @@ fn a_user_s_session_ends_whole_with_the_logout_or_lingers() {
     assert_eq!(machine.numbers(&traces(&machine, folder)[1]).len(), 10);
 }
 
-/// RUN a session of root's over a user's service; the user logs in, and out, with which systemd
-/// removes her window (RemoveIPC=); the service starts again. EXPECT all events of the first time,
-/// and from when it was seen on, of the second, in a part of its own.
+/// RUN a session of root's over a user's service; the user logs in, and out, upon which systemd
+/// removes the user's window (RemoveIPC=); the service starts again. EXPECT all events of the first
+/// window, and those of the second from its detection on, in a part of its own.
 #[test]
 fn a_window_that_a_logout_removes_ends_no_recording() {
     let Some(machine) = Machine::start("remove-ipc") else { return };
@@ -200,8 +200,9 @@ fn a_window_that_a_logout_removes_ends_no_recording() {
     assert_eq!(second, (begin..begin + second.len() as u32).collect::<Vec<_>>());
 }
 
-/// RUN trackway session create in a login, where systemd leaves what the user started, and where it
-/// ends it (KillUserProcesses=). EXPECT that it goes on, with its window; that its trace is whole.
+/// RUN trackway session create in a login, with and without KillUserProcesses=, by which systemd
+/// ends the user's processes at logout. EXPECT that it goes on, with its window; that its trace is
+/// complete.
 #[test]
 fn a_session_in_the_background_outlives_the_logout_or_ends_whole() {
     let Some(machine) = Machine::start("logout") else { return };
@@ -226,9 +227,10 @@ fn a_session_in_the_background_outlives_the_logout_or_ends_whole() {
 }
 
 /// RUN systemd-tmpfiles over a trace in /tmp, and over the folder of a user's sockets there, as if
-/// they were old, while they are in use and afterwards. EXPECT that it takes nothing from sessions.
+/// they were old, while they are in use and afterwards. EXPECT that it removes no files of
+/// sessions.
 #[test]
-fn what_sessions_have_in_tmp_is_not_cleaned_away() {
+fn files_of_sessions_in_tmp_are_not_cleaned_away() {
     let Some(machine) = Machine::start("tmp") else { return };
     let alice = "setpriv --reuid=2000 --regid=2000 --clear-groups trackway session";
     let clean = "find /tmp -exec touch --no-dereference -m -d '20 days ago' {} +\n\

@@ -1,23 +1,23 @@
 //! CTF 2 as babeltrace2 2.1 prints it, the first that reads it.
 //!
-//! Three traces with babeltrace2's text are kept in `ctf2/` (see its README.md). Where a
-//! babeltrace2 of 2.1 or later is installed (or named in `TRACKWAY_BABELTRACE2`), it is asked
-//! itself, of these and of random traces of all that CTF 2 has.
+//! Three traces with babeltrace2's text are stored in `ctf2/` (see its README.md). Where
+//! babeltrace2 2.1 or later is installed (or named in `TRACKWAY_BABELTRACE2`), it prints these
+//! traces and random traces with all that CTF 2 has, for comparison.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use trackway_tests::{World, has, skipped};
+use trackway_tests::{Fixture, has, skipped};
 
 use crate::support::{
     compared, first_difference, guarded, losses, number_from, print, script, talk,
 };
 
 /// The traces that are kept.
-const KEPT: [&str; 3] = ["kinds", "sink", "lttng"];
-/// How many random traces there are, unless `TRACKWAY_READER_SEEDS` says another number.
+const STORED_TRACES: [&str; 3] = ["kinds", "sink", "lttng"];
+/// Number of random traces, unless `TRACKWAY_READER_SEEDS` has another number.
 const SEEDS: u64 = 150;
-/// What is compared with a babeltrace2 of today: options of both readers.
+/// Options of both readers with which a current babeltrace2 is compared.
 const OPTIONS: [&[&str]; 7] = [
     &[],
     &["--names=all", "--fields=all"],
@@ -28,20 +28,20 @@ const OPTIONS: [&[&str]; 7] = [
     &["--fields=trace,trace:hostname,trace:domain,loglevel,emf", "--names=context"],
 ];
 
-fn kept(name: &str) -> PathBuf {
+fn stored_trace(name: &str) -> PathBuf {
     script("ctf2").join(name).canonicalize().expect("a trace that is kept")
 }
 
-fn printed(world: &World, options: &[&str], trace: &Path) -> Output {
+fn printed(fixture: &Fixture, options: &[&str], trace: &Path) -> Output {
     let trace = trace.to_str().expect("text");
-    let output = print(world, &[options, &[trace]].concat());
+    let output = print(fixture, &[options, &[trace]].concat());
     assert!(output.status.success(), "{trace}: {}", talk(&output));
     output
 }
 
 #[test]
 fn kept_traces_print_as_babeltrace2_2_1_printed_them() {
-    let world = World::new("ctf2");
+    let fixture = Fixture::new("ctf2");
     let all = ["--clock-gmt", "--names=all", "--fields=all"];
     for (name, options, text) in [
         ("kinds", &all[..1], "kinds.txt"),
@@ -49,8 +49,8 @@ fn kept_traces_print_as_babeltrace2_2_1_printed_them() {
         ("sink", &all[..1], "sink.txt"),
         ("lttng", &all[..1], "lttng.txt"),
     ] {
-        let ours = printed(&world, options, &kept(name)).stdout;
-        let theirs = std::fs::read(kept(text)).expect("babeltrace2's text");
+        let ours = printed(&fixture, options, &stored_trace(name)).stdout;
+        let theirs = std::fs::read(stored_trace(text)).expect("babeltrace2's text");
         assert!(!theirs.is_empty(), "{text}");
         assert!(ours == theirs, "{text}: {}", first_difference(&ours, &theirs));
     }
@@ -58,13 +58,13 @@ fn kept_traces_print_as_babeltrace2_2_1_printed_them() {
 
 #[test]
 fn losses_name_the_trace_by_its_unique_id() {
-    let world = World::new("ctf2-losses");
+    let fixture = Fixture::new("ctf2-losses");
     for name in ["kinds", "sink"] {
-        let output = printed(&world, &["--clock-gmt"], &kept(name));
+        let output = printed(&fixture, &["--clock-gmt"], &stored_trace(name));
         let place = format!(
             "in trace \"here\" (UID: the only one) within stream \"{}\" \
              (stream class ID: 3, stream ID: 5).",
-            kept(name).join("stream").display(),
+            stored_trace(name).join("stream").display(),
         );
         let expected = [
             ("4 events", "22:13:25.000000500", "22:13:27.000000500"),
@@ -79,11 +79,11 @@ fn losses_name_the_trace_by_its_unique_id() {
 
 #[test]
 fn pieces_of_one_trace_are_one_and_others_are_not() {
-    let world = World::new("ctf2-pieces");
-    let original = kept("kinds");
+    let fixture = Fixture::new("ctf2-pieces");
+    let original = stored_trace("kinds");
     let metadata = std::fs::read_to_string(original.join("metadata")).unwrap();
     let copy = |name: &str, metadata: &str| {
-        let folder = world.path(name);
+        let folder = fixture.path(name);
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("metadata"), metadata).unwrap();
         std::fs::copy(original.join("stream"), folder.join("stream")).unwrap();
@@ -92,20 +92,20 @@ fn pieces_of_one_trace_are_one_and_others_are_not() {
     let piece = copy("piece", &metadata);
     let other = copy("other", &metadata.replace("\"the only one\"", "\"another one\""));
     for (second, lines) in [(&piece, 3), (&other, 6)] {
-        let text = print(&world, &[&original, second]).stdout;
+        let text = print(&fixture, &[&original, second]).stdout;
         // Packets that two pieces both have are printed once.
         assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), lines, "{second:?}");
     }
 }
 
-/// Traces of so many seeds; `None`, and said so, without Python.
-fn generate(world: &World, first: u64, count: u64) -> Option<Vec<PathBuf>> {
+/// Makes traces of so many seeds; returns `None`, after printing the reason, without Python.
+fn generate(fixture: &Fixture, first: u64, count: u64) -> Option<Vec<PathBuf>> {
     if !has("python3") {
         skipped("python3 is not installed");
         return None;
     }
-    let folder = world.path("traces");
-    let made = guarded(world, "python3")
+    let folder = fixture.path("traces");
+    let made = guarded(fixture, "python3")
         .arg(script("ctf2_generate.py"))
         .arg(&folder)
         .args([first.to_string(), count.to_string()])
@@ -116,18 +116,18 @@ fn generate(world: &World, first: u64, count: u64) -> Option<Vec<PathBuf>> {
 }
 
 #[test]
-fn what_the_specification_has_is_read_whole() {
-    let world = World::new("ctf2-whole");
-    let Some(traces) = generate(&world, 1, 30) else { return };
+fn traces_of_the_specification_are_read_completely() {
+    let fixture = Fixture::new("ctf2-whole");
+    let Some(traces) = generate(&fixture, 1, 30) else { return };
     let lines = |trace: &PathBuf| {
-        let text = printed(&world, &[], trace).stdout;
+        let text = printed(&fixture, &[], trace).stdout;
         text.iter().filter(|&&byte| byte == b'\n').count()
     };
     let lines: usize = traces.iter().map(lines).sum();
     assert!(lines > 300, "hardly any events: {lines}");
 }
 
-/// babeltrace2, if it is one that reads CTF 2; says so if not.
+/// Returns babeltrace2, if it reads CTF 2; otherwise prints a message.
 fn babeltrace2() -> Option<String> {
     let program =
         std::env::var("TRACKWAY_BABELTRACE2").unwrap_or_else(|_| "babeltrace2".to_owned());
@@ -145,16 +145,17 @@ fn babeltrace2() -> Option<String> {
     Some(program)
 }
 
-/// Both readers' outputs for the same arguments, but for what we alone tell: that events may have
-/// been lost before a stream's first packet. babeltrace2 2.0 tells it too.
-fn compare(world: &World, program: &str, options: &[&str], trace: &Path) -> Result<(), String> {
-    let mut ours = printed(world, options, trace);
+/// Compares both readers' outputs for the same arguments, without the notice that only `trackway
+/// print` gives: that events may have been lost before a stream's first packet. babeltrace2 2.0
+/// gives it too.
+fn compare(fixture: &Fixture, program: &str, options: &[&str], trace: &Path) -> Result<(), String> {
+    let mut ours = printed(fixture, options, trace);
     let kept = talk(&ours)
         .lines()
         .filter(|line| !line.contains("may have discarded"))
         .fold(String::new(), |text, line| text + line + "\n");
     ours.stderr = kept.into_bytes();
-    let theirs = guarded(world, program).args(options).arg(trace).output().expect("timeout runs");
+    let theirs = guarded(fixture, program).args(options).arg(trace).output().expect("timeout runs");
     assert!(theirs.status.success(), "babeltrace2 {options:?} {trace:?}: {}", talk(&theirs));
     compared(&ours, &theirs).map_err(|difference| format!("{options:?} {trace:?}: {difference}"))
 }
@@ -162,18 +163,21 @@ fn compare(world: &World, program: &str, options: &[&str], trace: &Path) -> Resu
 #[test]
 fn ctf_2_prints_as_babeltrace2_prints_it_now() {
     let Some(program) = babeltrace2() else { return };
-    let world = World::new("ctf2-now");
-    for (name, options) in KEPT.iter().flat_map(|name| OPTIONS.map(|options| (name, options))) {
-        compare(&world, &program, options, &kept(name)).unwrap_or_else(|error| panic!("{error}"));
+    let fixture = Fixture::new("ctf2-now");
+    for (name, options) in
+        STORED_TRACES.iter().flat_map(|name| OPTIONS.map(|options| (name, options)))
+    {
+        compare(&fixture, &program, options, &stored_trace(name))
+            .unwrap_or_else(|error| panic!("{error}"));
     }
     let (first, count) =
         (number_from("TRACKWAY_READER_SEED", 1), number_from("TRACKWAY_READER_SEEDS", SEEDS));
-    let Some(traces) = generate(&world, first, count) else { return };
+    let Some(traces) = generate(&fixture, first, count) else { return };
     let options = OPTIONS.iter().cycle();
     let failures: Vec<String> = traces
         .iter()
         .zip(options)
-        .filter_map(|(trace, options)| compare(&world, &program, options, trace).err())
+        .filter_map(|(trace, options)| compare(&fixture, &program, options, trace).err())
         .collect();
     let few = failures.iter().take(5).cloned().collect::<Vec<_>>().join("\n");
     assert!(failures.is_empty(), "{} of {count} traces differ:\n{few}", failures.len());

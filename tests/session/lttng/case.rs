@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Field that says which time it is; no filter asks for it.
+/// Field with the number of the emission; no filter uses it.
 pub(crate) const TIME: &str = "case_time";
 
 /// A case that has answers.
@@ -15,11 +15,11 @@ pub(crate) struct Case {
     pub(crate) filter: String,
     pub(crate) answers: Vec<bool>,
     pub(crate) fields: Vec<Field>,
-    /// Whether it has contexts whose values it prescribes.
+    /// True if it has contexts whose values it prescribes.
     pub(crate) has_contexts: bool,
 }
 
-/// A field, as the file's line says it.
+/// A field, from the file's line.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
@@ -29,7 +29,7 @@ pub(crate) struct Field {
     values: Vec<String>,
 }
 
-/// All cases with answers, in the order of their names.
+/// Returns all cases with answers, in the order of their names.
 pub(crate) fn all(folder: &Path) -> Vec<Case> {
     let mut cases: Vec<Case> = std::fs::read_dir(folder)
         .expect("the cases")
@@ -74,12 +74,13 @@ fn field(line: &str) -> Field {
 }
 
 impl Field {
-    /// Its type's words.
+    /// Returns its type's words.
     pub(crate) fn words(&self) -> Vec<&str> {
         self.of.iter().map(String::as_str).collect()
     }
 
-    /// As a provider declares it, and as a member of the C structure that it is taken from.
+    /// Returns the declaration of the field in a provider, and as the member of the C structure
+    /// from which it is taken.
     fn declared(&self, case: &str) -> (String, String) {
         let name = &self.name;
         match self.words()[..] {
@@ -117,7 +118,7 @@ impl Field {
         }
     }
 
-    /// The declaration of its labels, if it has any.
+    /// Returns the declaration of its labels, if it has any.
     fn labels(&self, case: &str) -> String {
         let ["enum", _, labels @ ..] = &self.words()[..] else { return String::new() };
         let values: String = labels
@@ -138,7 +139,7 @@ impl Field {
         )
     }
 
-    /// The initializer of its member at a time.
+    /// Returns the initializer of its member at a time.
     fn value(&self, time: usize) -> String {
         let text = self.values.get(time).or(self.values.last()).expect("a value");
         let name = &self.name;
@@ -188,7 +189,7 @@ fn c_number(of: &str, text: &str) -> String {
     }
 }
 
-/// A string of a case as one of C's: what follows `\x` there may be a digit here.
+/// Converts a string of a case to one of C, where a digit after `\x` would continue the escape.
 fn c_string(text: &str) -> String {
     let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).expect("a string");
     let mut quoted = String::from("\"");
@@ -212,7 +213,7 @@ fn c_string(text: &str) -> String {
     quoted + "\""
 }
 
-/// The provider of these cases' events: an event for each, named like the case.
+/// Returns the provider of these cases' events: an event for each, named like the case.
 pub(crate) fn provider(cases: &[&Case]) -> String {
     let mut text = String::from(
         "#undef LTTNG_UST_TRACEPOINT_PROVIDER\n#define LTTNG_UST_TRACEPOINT_PROVIDER cases\n\
@@ -242,7 +243,7 @@ pub(crate) fn provider(cases: &[&Case]) -> String {
     text + "#endif\n#include <lttng/tracepoint-event.h>\n"
 }
 
-/// The program that emits them all, each as often as it has answers.
+/// Returns the program that emits all these events, each once for each of its answers.
 pub(crate) fn program(cases: &[&Case]) -> String {
     let mut text = String::from(
         "#define LTTNG_UST_TRACEPOINT_CREATE_PROBES\n#define LTTNG_UST_TRACEPOINT_DEFINE\n\

@@ -1,11 +1,11 @@
-//! Which cases LTTng can be asked, in the very same words: whatever it lacks is a listed reason.
+//! Cases that LTTng can record with the same filter text. Every exception has a listed reason.
 
 use trackway_filter::parse::{self, Binary, Node, Tree, Unary};
 use trackway_filter::token::{self, Token};
 
 use super::case::Case;
 
-/// Why LTTng-UST is not asked about a case.
+/// Reasons for which LTTng-UST does not run a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// Its language has no functions: `contains(…)`, `any(…)`, `changed(…)`.
@@ -24,7 +24,7 @@ pub(crate) enum Reason {
     Escape,
     /// `true` is the name of a field.
     Truth,
-    /// The case says what a context's value is, which only LTTng can say there.
+    /// The case sets a context's value, which LTTng determines itself.
     Context,
     /// It has no structures.
     Structure,
@@ -33,14 +33,14 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Whether `lttng enable-event` refuses such a filter.
+    /// Returns true if `lttng enable-event` refuses such a filter.
     pub(crate) fn is_refused(self) -> bool {
         use Reason::{Arithmetic, Bits, Escape, Function, Index, Literal, Set};
         matches!(self, Bits | Function | Set | Arithmetic | Index | Literal | Escape)
     }
 }
 
-/// Whether LTTng can be asked, or why not.
+/// Checks that LTTng can evaluate a case; otherwise returns the reason.
 pub(crate) fn askable(case: &Case) -> Result<(), Reason> {
     if case.has_contexts {
         return Err(Reason::Context);
@@ -63,7 +63,7 @@ pub(crate) fn askable(case: &Case) -> Result<(), Reason> {
     tokens.iter().try_for_each(|(token, span)| written(token, &text[span.from..span.to]))
 }
 
-/// What an expression has that LTTng lacks.
+/// Checks that an expression has nothing that LTTng lacks.
 fn lacking(tree: &Tree) -> Result<(), Reason> {
     match &tree.node {
         Node::Call(..) => Err(Reason::Function),
@@ -98,7 +98,7 @@ fn lacking(tree: &Tree) -> Result<(), Reason> {
     }
 }
 
-/// What a literal is written with that LTTng lacks.
+/// Checks that a literal is written as LTTng accepts it.
 fn written(token: &Token, text: &str) -> Result<(), Reason> {
     match token {
         Token::Number(_) => {
@@ -120,7 +120,7 @@ fn written(token: &Token, text: &str) -> Result<(), Reason> {
     }
 }
 
-/// Cases that mean something else to LTTng, and what.
+/// Cases with another meaning in LTTng, and that meaning.
 pub(crate) const DIFFERENCES: &[(&str, &str)] = &[
     ("bare_float", FLOAT_ALONE),
     ("bare_nan", FLOAT_ALONE),

@@ -1,6 +1,6 @@
-//! LTTng-UST as a judge of filters: each case of `crates/filter/cases` that its language can
-//! express is one event of a provider made here and one rule with the case's filter, as it is
-//! written; what LTTng records is compared with the case's answers.
+//! LTTng-UST as an oracle for filters. Each case of `crates/filter/cases` that its language can
+//! express is one event of a generated provider and one rule with the case's filter, unchanged. The
+//! events that LTTng records are compared with the case's answers.
 //!
 //! What it cannot express is excluded for a reason that [`mapping`] lists, and, where that is the
 //! language, LTTng must refuse it; where it means something else, that is listed, too, and must
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use trackway_tests::lttng::{Daemon, PROGRAMS};
-use trackway_tests::{World, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, skipped, source_dir};
 
 use case::{Case, TIME};
 use mapping::{DIFFERENCES, askable};
@@ -28,8 +28,8 @@ fn cases() -> Vec<Case> {
     case::all(&source_dir().join("crates/filter/cases"))
 }
 
-/// RUN each case as an event of LTTng-UST's with the same filter. EXPECT the case's answers, but
-/// for the listed differences, each of which is one.
+/// RUN each case as an event of LTTng-UST with the same filter. EXPECT the case's answers, except
+/// for the listed differences, each of which must occur.
 #[test]
 fn lttng_records_what_cases_say() {
     if let Some(missing) = PROGRAMS.iter().find(|program| !has(program)) {
@@ -38,63 +38,63 @@ fn lttng_records_what_cases_say() {
     if !has("babeltrace2") {
         return skipped("babeltrace2 is not installed");
     }
-    let world = World::new("filter-lttng");
+    let fixture = Fixture::new("filter-lttng");
     let cases = cases();
-    let asked: Vec<&Case> = cases.iter().filter(|case| askable(case).is_ok()).collect();
-    let Some(application) = application(&world, &asked) else {
+    let supported: Vec<&Case> = cases.iter().filter(|case| askable(case).is_ok()).collect();
+    let Some(application) = application(&fixture, &supported) else {
         return skipped("LTTng-UST's headers are not installed");
     };
-    let daemon = Daemon::start(&world);
+    let daemon = Daemon::start(&fixture);
     refusals(&daemon, &cases);
-    let recorded = record(&daemon, &application, &asked);
-    let differing: Vec<String> = differences(&asked, &recorded);
+    let recorded = record(&daemon, &application, &supported);
+    let differing: Vec<String> = differences(&supported, &recorded);
     let listed: Vec<&str> = DIFFERENCES.iter().map(|(name, _)| *name).collect();
     assert_eq!(differing, listed, "cases that LTTng answers otherwise, and those that are listed");
-    println!("{} of {} cases judged", asked.len(), cases.len());
+    println!("{} of {} cases judged", supported.len(), cases.len());
 }
 
-/// Enough cases are judged, and a wrong answer to any of them is found.
+/// Enough cases are judged, and a wrong answer to any of them is detected.
 #[test]
 fn a_wrong_answer_is_found() {
     let mut cases = cases();
     cases.retain(|case| askable(case).is_ok());
     assert!(cases.len() >= JUDGED_MIN, "{} cases", cases.len());
-    let asked: Vec<&Case> = cases.iter().collect();
+    let supported: Vec<&Case> = cases.iter().collect();
     let mut recorded = Recorded::new();
-    for case in &asked {
+    for case in &supported {
         let times = (0..case.answers.len()).filter(|&time| case.answers[time]);
         recorded.extend(times.map(|time| (case.name.clone(), time)));
     }
-    assert_eq!(differences(&asked, &recorded), Vec::<String>::new());
-    for case in &asked {
+    assert_eq!(differences(&supported, &recorded), Vec::<String>::new());
+    for case in &supported {
         for time in 0..case.answers.len() {
             let mut wrong = recorded.clone();
             let event = (case.name.clone(), time);
             if !wrong.remove(&event) {
                 wrong.insert(event);
             }
-            assert_eq!(differences(&asked, &wrong), [case.name.as_str()]);
+            assert_eq!(differences(&supported, &wrong), [case.name.as_str()]);
         }
     }
 }
 
-/// Names of cases whose answers are not what was recorded, in order.
-fn differences(asked: &[&Case], recorded: &Recorded) -> Vec<String> {
+/// Returns the names of cases whose answers differ from the recording, in order.
+fn differences(supported: &[&Case], recorded: &Recorded) -> Vec<String> {
     let is_recorded = |case: &Case, time| recorded.contains(&(case.name.clone(), time));
     let differs = |case: &&&Case| {
         case.answers.iter().enumerate().any(|(time, &answer)| is_recorded(case, time) != answer)
     };
-    asked.iter().filter(differs).map(|case| case.name.clone()).collect()
+    supported.iter().filter(differs).map(|case| case.name.clone()).collect()
 }
 
-/// The program that emits all cases' events; `None` without LTTng-UST's headers.
-fn application(world: &World, asked: &[&Case]) -> Option<PathBuf> {
-    let (header, source) = (world.path("cases.h"), world.path("cases.c"));
-    std::fs::write(header, case::provider(asked)).expect("a file");
-    std::fs::write(&source, case::program(asked)).expect("a file");
-    let application = world.path("cases");
-    let mut gcc = world.command("gcc");
-    gcc.arg("-I").arg(world.path("")).arg(&source).arg("-o").arg(&application);
+/// Compiles the program that emits all cases' events; returns `None` without LTTng-UST's headers.
+fn application(fixture: &Fixture, supported: &[&Case]) -> Option<PathBuf> {
+    let (header, source) = (fixture.path("cases.h"), fixture.path("cases.c"));
+    std::fs::write(header, case::provider(supported)).expect("a file");
+    std::fs::write(&source, case::program(supported)).expect("a file");
+    let application = fixture.path("cases");
+    let mut gcc = fixture.command("gcc");
+    gcc.arg("-I").arg(fixture.path("")).arg(&source).arg("-o").arg(&application);
     let output = gcc.args(["-llttng-ust", "-ldl"]).output().expect("gcc runs");
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("lttng/tracepoint.h: No such file") {
@@ -104,7 +104,7 @@ fn application(world: &World, asked: &[&Case]) -> Option<PathBuf> {
     Some(application)
 }
 
-/// What is said to be missing in LTTng's language, LTTng refuses.
+/// LTTng refuses each construct that is listed as missing in its language.
 fn refusals(daemon: &Daemon<'_>, cases: &[Case]) {
     daemon.lttng(&["create", "refused", "--snapshot"]);
     daemon.lttng(&["enable-channel", "-u", "c"]);
@@ -112,7 +112,7 @@ fn refusals(daemon: &Daemon<'_>, cases: &[Case]) {
         let reason = askable(case).err().filter(|reason| reason.is_refused());
         if let Some(reason) = reason {
             let rule = ["enable-event", "-u", "-c", "c", "none:such", "--filter", &case.filter];
-            let output = daemon.asked(&rule);
+            let output = daemon.lttng_output(&rule);
             assert!(!output.status.success(), "{}: {reason:?}: {}", case.name, case.filter);
         }
     }
@@ -120,11 +120,11 @@ fn refusals(daemon: &Daemon<'_>, cases: &[Case]) {
 }
 
 /// Records the cases' events, a rule for each, in one session.
-fn record(daemon: &Daemon<'_>, application: &Path, asked: &[&Case]) -> Recorded {
-    let trace = daemon.world.path("trace");
+fn record(daemon: &Daemon<'_>, application: &Path, supported: &[&Case]) -> Recorded {
+    let trace = daemon.fixture.path("trace");
     daemon.lttng(&["create", "cases", "--output", trace.to_str().expect("text")]);
     daemon.lttng(&["enable-channel", "-u", "c"]);
-    for case in asked {
+    for case in supported {
         let event = format!("cases:{}", case.name);
         daemon.lttng(&["enable-event", "-u", "-c", "c", &event, "--filter", &case.filter]);
     }
@@ -133,14 +133,14 @@ fn record(daemon: &Daemon<'_>, application: &Path, asked: &[&Case]) -> Recorded 
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     daemon.lttng(&["stop"]);
     daemon.lttng(&["destroy"]);
-    let output = daemon.world.command("babeltrace2").arg(trace).output().expect("it runs");
+    let output = daemon.fixture.command("babeltrace2").arg(trace).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!text.contains("discarded"), "{text}");
     text.lines().filter_map(event).collect()
 }
 
-/// The case and the time that a line of babeltrace2's is of.
+/// Returns the case and the time of a line of babeltrace2.
 fn event(line: &str) -> Option<(String, usize)> {
     let (name, fields) = line.split_once(" cases:")?.1.split_once(':')?;
     let (_, time) = fields.rsplit_once(&format!("{TIME} = "))?;

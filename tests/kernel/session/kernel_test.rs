@@ -1,4 +1,4 @@
-//! A place with a program that makes calls which can be told from all others'.
+//! A fixture with a program whose system calls are distinguishable from all others.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,46 +9,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use trackway_tests::{World, has, has_kernel_events, text};
+use trackway_tests::{Fixture, has, has_kernel_events, text};
 
-/// What the program adds to its numbers.
+/// Addend of the program's numbers.
 const BASE: u64 = 1_000_000_000;
-/// How many numbers a test has for itself: whoever else tests on this machine is recorded, too.
+/// Number of numbers that a test has for itself. Programs of other tests on this machine are
+/// recorded, too.
 const NUMBERS: u64 = 250_000;
-/// How many tests there can be then: the numbers are process ids.
+/// Number of tests that then fit: the numbers are process ids.
 const TESTS: u64 = (i32::MAX as u64 - BASE) / NUMBERS - 1;
 
-/// One at a time: each records what everybody does.
+/// Lock by which the tests run one at a time: each records all processes.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A world, and in it the program of `kernel/calls.c`.
-pub(crate) struct Ground {
-    pub(crate) world: World,
+/// A fixture with the program of `kernel/calls.c`.
+pub(crate) struct KernelTest {
+    pub(crate) fixture: Fixture,
     pub(crate) program: PathBuf,
-    /// What the program's numbers begin with.
+    /// First of the test's numbers, without the addend.
     first: u64,
     _turn: MutexGuard<'static, ()>,
 }
 
-impl Ground {
-    /// `None` (said so) where the kernel's events cannot be recorded.
+impl KernelTest {
+    /// Makes a fixture; returns `None`, after printing the reason, where kernel events cannot be
+    /// recorded.
     pub(crate) fn new(name: &str) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let world = World::new(name);
-        if !has_kernel_events(&world) {
+        let fixture = Fixture::new(name);
+        if !has_kernel_events(&fixture) {
             return None;
         }
-        let program = world.compile_file("kernel/calls.c", true, &[]);
+        let program = fixture.compile_file("kernel/calls.c", true, &[]);
         let number = u64::from(std::process::id()) * 37 + NEXT.fetch_add(1, Ordering::Relaxed);
-        Some(Self { world, program, first: (1 + number % TESTS) * NUMBERS, _turn: turn })
+        Some(Self { fixture, program, first: (1 + number % TESTS) * NUMBERS, _turn: turn })
     }
 
     pub(crate) fn command(&self, line: &str) -> Command {
-        self.world.trackway(&line.split_whitespace().collect::<Vec<_>>())
+        self.fixture.trackway(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// What `trackway LINE`, which must succeed, wrote; and what it said.
+    /// Runs `trackway LINE`, which must succeed; returns its output and its messages.
     pub(crate) fn ok(&self, line: &str) -> (String, String) {
         let output = self.command(line).output().expect("trackway runs");
         let told = (text(&output.stdout), text(&output.stderr));
@@ -56,7 +58,7 @@ impl Ground {
         told
     }
 
-    /// What `trackway LINE`, which must fail, said.
+    /// Runs `trackway LINE`, which must fail; returns its messages.
     pub(crate) fn refused(&self, line: &str) -> String {
         let output = self.command(line).output().expect("trackway runs");
         assert!(!output.status.success(), "trackway {line}: {}", text(&output.stdout));
@@ -68,9 +70,9 @@ impl Ground {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Calls with these numbers, one after the other, by a program that then ends.
+    /// Makes calls with these numbers, one after the other, by a program that then ends.
     pub(crate) fn calls(&self, numbers: Range<u64>) {
-        let mut program = self.world.command(&self.program);
+        let mut program = self.fixture.command(&self.program);
         program.args([
             (numbers.end - numbers.start).to_string(),
             (self.first + numbers.start).to_string(),
@@ -79,39 +81,39 @@ impl Ground {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// What is to be added to numbers where the program is run by others: as it has it, and as the
-    /// call has it.
+    /// Returns the first number of the test for a program that another command runs: as the
+    /// program's argument, and as the argument of the system call.
     pub(crate) fn first(&self) -> (u64, u64) {
         (self.first, BASE + self.first)
     }
 
-    /// A shell that runs this, with the program as `$0`, and its first number as `$1`.
+    /// Starts a shell that runs the script, with the program as `$0`, and its first number as `$1`.
     pub(crate) fn shell(&self, script: &str) -> Shell {
-        let mut shell = self.world.command("sh");
+        let mut shell = self.fixture.command("sh");
         shell.args(["-c", script]).arg(&self.program).arg(self.first.to_string());
         shell.stdin(Stdio::piped());
         Shell(shell.spawn().expect("a shell"))
     }
 
-    /// The lines of a trace; as babeltrace2 has them, too, where there is one.
+    /// Returns the lines of a trace. Where babeltrace2 is installed, its lines must be the same.
     pub(crate) fn lines(&self, trace: &str) -> Vec<String> {
-        let path = self.world.path(trace);
-        let printed = self.world.print(&path);
+        let path = self.fixture.path(trace);
+        let printed = self.fixture.print(&path);
         if has("babeltrace2") {
-            let theirs = self.world.babeltrace(&path).expect("it is there");
+            let theirs = self.fixture.babeltrace(&path).expect("it is there");
             assert!(theirs.stdout == printed.as_bytes(), "babeltrace2 prints something else");
         }
         printed.lines().map(str::to_owned).collect()
     }
 
-    /// The number of a call's entry, if it is one of the program's.
+    /// Returns the number of a call's entry, if it is one of the program's.
     pub(crate) fn number(&self, line: &str) -> Option<u64> {
         let rest = line.split_once("{ pid = ")?.1;
         let number = rest.split(' ').next()?.parse::<u64>().ok()?.checked_sub(BASE + self.first)?;
         (number < NUMBERS).then_some(number)
     }
 
-    /// Numbers of the calls' entries, in the order of the lines.
+    /// Returns the numbers of the calls' entries, in the order of the lines.
     pub(crate) fn numbers(&self, lines: &[String]) -> Vec<u64> {
         let is_it = |line: &&String| line.contains(" syscall_entry_getpgid: ");
         lines.iter().filter(is_it).filter_map(|line| self.number(line)).collect()
@@ -151,7 +153,7 @@ impl Drop for Shell {
     }
 }
 
-/// The streams' files in a folder, with their sizes.
+/// Returns the streams' files in a folder, with their sizes.
 pub(crate) fn sizes_of(folder: &Path) -> Vec<(String, u64)> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     let sized = entries.filter_map(|entry| {

@@ -1,4 +1,4 @@
-//! Where there is little room, or none: full disks, small shared memory, what may not be written.
+//! Little or no space: full disks, small shared memory, read-only places.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
@@ -7,28 +7,29 @@ use std::process::{Command, Output};
 use trackway_tests::steps::{Running, wait_for};
 use trackway_tests::{build_dir, is_root, skipped};
 
-use crate::place::{Bursts, Numbers, ONE, Place, numbers_of, told};
+use crate::session_test::{Bursts, Numbers, ONE, SessionTest, numbers_of, result_of};
 
-/// A place with a mount that is nowhere but there: in a namespace that lives as long as its first
+/// A fixture with a mount in a mount namespace of its own, which lives as long as its first
 /// process.
-struct Inside {
-    place: Place,
+struct MountedTest {
+    test: SessionTest,
     holder: Running,
 }
 
-impl Inside {
-    /// With a tmpfs of these options on this folder; `None` (said so) where there can be none.
-    fn new(name: &str, folder: impl Fn(&Place) -> PathBuf, options: &str) -> Option<Self> {
+impl MountedTest {
+    /// Mounts a tmpfs with these options on this folder; returns `None`, after printing the reason,
+    /// where that is impossible.
+    fn new(name: &str, folder: impl Fn(&SessionTest) -> PathBuf, options: &str) -> Option<Self> {
         if !is_root() {
             skipped("not root: mounts");
             return None;
         }
-        let place = Place::new(name);
-        let folder = folder(&place);
+        let test = SessionTest::new(name);
+        let folder = folder(&test);
         std::fs::create_dir_all(&folder).expect("a folder");
-        let ready = place.world.path("ready");
+        let ready = test.fixture.path("ready");
         let script = "mount -t tmpfs -o \"$1\" trackway-test \"$2\" && : > \"$3\" && exec sleep 50";
-        let mut holder = place.world.command("unshare");
+        let mut holder = test.fixture.command("unshare");
         holder.args(["-m", "sh", "-c", script, "sh", options]).arg(folder).arg(&ready);
         let mut holder = Running::start(&mut holder);
         wait_for("the mount", || ready.exists() || !holder.runs());
@@ -36,40 +37,40 @@ impl Inside {
             skipped("a tmpfs cannot be mounted here");
             return None;
         }
-        Some(Self { place, holder })
+        Some(Self { test, holder })
     }
 
-    /// Such a command, run there.
+    /// Returns such a command, which runs in the namespace.
     fn enter(&self, command: &Command) -> Command {
         let namespace = format!("--mount=/proc/{}/ns/mnt", self.holder.pid());
-        let mut inside = self.place.world.command("nsenter");
+        let mut inside = self.test.fixture.command("nsenter");
         inside.args([&namespace, "sh", "-c", "cd \"$0\" && exec \"$@\""]);
-        inside.arg(self.place.world.path("")).arg(command.get_program()).args(command.get_args());
+        inside.arg(self.test.fixture.path("")).arg(command.get_program()).args(command.get_args());
         inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         inside
     }
 
     fn run(&self, line: &str) -> Output {
-        self.enter(&self.place.command(line)).output().expect("nsenter runs")
+        self.enter(&self.test.command(line)).output().expect("nsenter runs")
     }
 
     fn ok(&self, line: &str) -> (String, String) {
-        let (is_success, text, talk) = told(&self.run(line));
+        let (is_success, text, talk) = result_of(&self.run(line));
         assert!(is_success, "trackway {line}: {talk}");
         (text, talk)
     }
 
-    /// The program in this mode, run to its end there.
+    /// Runs the program in this mode to its end in the namespace.
     fn emit(&self, count: u64) {
-        let steps = self.place.steps_of_one();
-        let output = self.enter(&self.place.program(&steps, "steps", count)).output();
+        let steps = self.test.steps_of_one();
+        let output = self.enter(&self.test.program(&steps, "steps", count)).output();
         let output = output.expect("nsenter runs");
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// A path in the mount, from outside.
+    /// Returns a path in the mount, from outside.
     fn path(&self, name: &str) -> PathBuf {
-        let path = self.place.world.path(name);
+        let path = self.test.fixture.path(name);
         format!("/proc/{}/root{}", self.holder.pid(), path.display()).into()
     }
 
@@ -78,23 +79,23 @@ impl Inside {
     }
 }
 
-/// Recorded and lost events, from what a session says at its end.
+/// Returns the recorded and lost events from a session's messages at its end.
 fn counts_of(talk: &str) -> (u64, u64) {
     let summary = trackway_tests::Summary::parse(talk);
     (summary.recorded, summary.lost)
 }
 
-/// RUN a session on a disk of 1 MiB that gets full; then there is room again. EXPECT that it says
-/// so, counts what is lost, and records on.
+/// RUN a session on a disk of 1 MiB that gets full; then there is room again. EXPECT that it
+/// reports that, counts the losses, and goes on recording.
 #[test]
 fn a_full_disk_loses_events_and_no_more_than_that() {
-    let small = |place: &Place| place.world.path("small");
-    let Some(inside) = Inside::new("session-disk", small, "size=1m") else { return };
+    let small = |test: &SessionTest| test.fixture.path("small");
+    let Some(inside) = MountedTest::new("session-disk", small, "size=1m") else { return };
     std::fs::write(inside.path("small/filler"), vec![1; 600 << 10]).expect("there is room for it");
-    let place = &inside.place;
+    let test = &inside.test;
     inside.ok("session create web --on life:* --buffer-size 128K -o small/trace");
-    let mut bursts = Bursts::of(place, 2000);
-    let status = || place.status("web");
+    let mut bursts = Bursts::of(test, 2000);
+    let status = || test.status("web");
     let notices = || status()["notices"].to_string();
     wait_for("a full disk", || {
         bursts.next();
@@ -117,16 +118,16 @@ fn a_full_disk_loses_events_and_no_more_than_that() {
     assert_eq!(numbers.last(), Some(&(emitted - 1)), "the last burst had room");
 }
 
-/// RUN a session whose trace is bounded on a disk of 1 MiB, while a program emits several of them.
-/// EXPECT that the disk never gets full: nothing is lost, and the newest is there.
+/// RUN a session whose trace is bounded on a disk of 1 MiB, while a program emits several times as
+/// much. EXPECT that the disk never gets full: nothing is lost, and the newest events are there.
 #[test]
 fn a_bounded_trace_does_not_fill_the_disk() {
-    let small = |place: &Place| place.world.path("small");
-    let Some(inside) = Inside::new("session-disk-ring", small, "size=1m") else { return };
+    let small = |test: &SessionTest| test.fixture.path("small");
+    let Some(inside) = MountedTest::new("session-disk-ring", small, "size=1m") else { return };
     let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 32K --tracefile-count 2";
     inside.ok(&format!("session create web --on life:* {ring} -o small/trace"));
-    let mut bursts = Bursts::of(&inside.place, 500);
-    let status = || inside.place.status("web");
+    let mut bursts = Bursts::of(&inside.test, 500);
+    let status = || inside.test.status("web");
     for round in 1..=300 {
         bursts.next();
         let counts = || status()["counts"].clone();
@@ -145,22 +146,22 @@ fn a_bounded_trace_does_not_fill_the_disk() {
     assert_eq!(numbers.last(), Some(&(emitted - 1)));
 }
 
-/// RUN destroy while the disk is full; recover when there is room. EXPECT that it fails, says what
-/// to do, and that nothing of what was recorded is missing afterwards.
+/// RUN destroy while the disk is full; recover when there is room. EXPECT that it fails with a
+/// hint, and that no recorded event is missing afterwards.
 #[test]
-fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
-    let small = |place: &Place| place.world.path("small");
-    let Some(inside) = Inside::new("session-disk-end", small, "size=1m") else { return };
+fn events_that_did_not_fit_on_the_disk_are_recovered() {
+    let small = |test: &SessionTest| test.fixture.path("small");
+    let Some(inside) = MountedTest::new("session-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
     // More than is left of the disk, less than fits into the buffers.
     inside.emit(10_000);
-    let (is_success, _, talk) = told(&inside.run("session destroy web"));
+    let (is_success, _, talk) = result_of(&inside.run("session destroy web"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
-    assert!(inside.place.list().is_empty());
-    let (is_success, _, talk) = told(&inside.run("recover"));
+    assert!(inside.test.list().is_empty());
+    let (is_success, _, talk) = result_of(&inside.run("recover"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: what is missing is in memory still: run trackway"), "{talk}");
     std::fs::remove_file(filler).expect("it is there");
@@ -168,24 +169,26 @@ fn what_does_not_fit_on_the_disk_at_the_end_is_recovered() {
     assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
 }
 
-/// RUN recover of recordings, by each way to reserve, whose recorder was killed and whose folder is
-/// gone, while the disk is full; recover when there is room. EXPECT that a recovery that fails
-/// leaves no folder, and that nothing of what was in memory is missing afterwards.
+/// RUN recover of recordings, by each writer path, whose recorder was killed and whose folder is
+/// gone, while the disk is full; recover when there is room. EXPECT that a failed recovery leaves
+/// no folder, and that no event from memory is missing afterwards.
 #[test]
 fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
     const SCRIPT: &str = "kill -STOP $PPID; \"$0\" steps 10000; kill -KILL $PPID";
-    let small = |place: &Place| place.world.path("small");
+    let small = |test: &SessionTest| test.fixture.path("small");
     for way in ["rseq", "claim", "lockless"] {
-        let Some(inside) = Inside::new("session-disk-beside", small, "size=1m") else { return };
-        let place = &inside.place;
-        let steps = place.steps_of_one();
-        let mut record = place.world.command(build_dir().join("trackway"));
+        let Some(inside) = MountedTest::new("session-disk-beside", small, "size=1m") else {
+            return;
+        };
+        let test = &inside.test;
+        let steps = test.steps_of_one();
+        let mut record = test.fixture.command(build_dir().join("trackway"));
         // So that some sub-buffers fit on the disk.
         let buffers = ["--buffer-size", "4M", "--sub-buffers", "128"];
         record.args(["record", "--reserve", way, "-o", "small/trace"]).args(buffers);
         record.args(["--", "sh", "-c", SCRIPT]);
-        record.arg(&place.emitter).env("STEPS", steps.path());
-        let (_, _, talk) = told(&inside.enter(&record).output().expect("nsenter runs"));
+        record.arg(&test.emitter).env("STEPS", steps.path());
+        let (_, _, talk) = result_of(&inside.enter(&record).output().expect("nsenter runs"));
         std::fs::remove_dir_all(inside.path("small/trace")).expect("it was recorded into");
         let filler = inside.path("small/filler");
         std::fs::write(&filler, vec![1; 850 << 10]).expect("there is room for it");
@@ -194,7 +197,7 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
             entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
         };
         for _ in 0..3 {
-            let (is_success, _, said) = told(&inside.run("recover"));
+            let (is_success, _, said) = result_of(&inside.run("recover"));
             assert!(!is_success && said.contains("No space left on device"), "{way}: {talk}{said}");
             assert!(said.contains("small/trace.recovered"), "{way}: {said}");
             assert_eq!(names(), ["filler"], "{way}: {said}");
@@ -207,41 +210,41 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
     }
 }
 
-/// RUN a channel that is given other contexts while nothing can be written, because a folder is not
-/// there; destroy when it is there again; recover. EXPECT that the trace is not taken for complete
-/// before nothing is missing.
+/// RUN a channel that gets other contexts while nothing can be written, because a folder is
+/// missing; destroy when the folder is back; recover. EXPECT that the trace counts as complete only
+/// when nothing is missing.
 #[test]
-fn what_a_replaced_channel_could_not_write_is_recovered() {
-    let place = Place::new("session-left-behind");
-    place.ok("session create web --on life:* -o trace");
-    let channel = place.world.path("trace/ust/uid").read_dir().expect("users").next();
+fn unwritten_events_of_a_replaced_channel_are_recovered() {
+    let test = SessionTest::new("session-left-behind");
+    test.ok("session create web --on life:* -o trace");
+    let channel = test.fixture.path("trace/ust/uid").read_dir().expect("users").next();
     let channel = channel.expect("a user").expect("a folder").path().join("64-bit");
     let (index, away) = (channel.join("index"), channel.join("away"));
     std::fs::rename(&index, &away).expect("moved");
-    place.emit("steps", 1000);
-    place.ok("channel set web channel0 --context vpid");
+    test.emit("steps", 1000);
+    test.ok("channel set web channel0 --context vpid");
     std::fs::rename(&away, &index).expect("moved back");
-    place.emit("steps", 5);
-    let talk = place.refused("session destroy web");
+    test.emit("steps", 5);
+    let talk = test.refused("session destroy web");
     assert!(talk.contains("of a channel that has ended could not be written"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
-    assert!(!place.is_complete("trace"));
-    place.ok("recover");
-    assert_eq!(place.numbers("trace")[&ONE].len(), 1005);
-    assert!(place.is_complete("trace"));
+    assert!(!test.is_complete("trace"));
+    test.ok("recover");
+    assert_eq!(test.numbers("trace")[&ONE].len(), 1005);
+    assert!(test.is_complete("trace"));
 }
 
-/// RUN stop while the disk is full; stop again when there is room. EXPECT that the first fails and
-/// says what to do, that the session is stopped, and that everything is there after the second.
+/// RUN stop while the disk is full; stop again when there is room. EXPECT that the first fails with
+/// a hint, that the session is stopped, and that everything is there after the second.
 #[test]
 fn a_stop_that_cannot_write_fails_and_is_made_good() {
-    let small = |place: &Place| place.world.path("small");
-    let Some(inside) = Inside::new("session-disk-stop", small, "size=1m") else { return };
+    let small = |test: &SessionTest| test.fixture.path("small");
+    let Some(inside) = MountedTest::new("session-disk-stop", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
     inside.emit(10_000);
-    let (is_success, _, talk) = told(&inside.run("session stop web"));
+    let (is_success, _, talk) = result_of(&inside.run("session stop web"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: it is stopped; stop it again"), "{talk}");
     assert!(inside.ok("session status web").0.contains("session web: stopped"));
@@ -256,47 +259,47 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
 }
 
 /// RUN the commands of a session, and of a recording, whose trace was removed meanwhile. EXPECT
-/// that each says that it was, and none that it can be recovered, or written some time.
+/// that each reports the removal, and none that the trace can be recovered, or written later.
 #[test]
 fn a_trace_that_was_removed_is_said_to_be_gone() {
-    let place = Place::new("session-removed");
-    place.ok("session create web -o trace");
-    place.emit("steps", 10);
+    let test = SessionTest::new("session-removed");
+    test.ok("session create web -o trace");
+    test.emit("steps", 10);
     // The recorder may be making a file there.
-    let trace = place.world.path("trace");
+    let trace = test.fixture.path("trace");
     wait_for("that it is removed", || std::fs::remove_dir_all(&trace).is_ok());
-    place.emit("steps", 10);
-    let notices = || place.status("web")["notices"].to_string();
+    test.emit("steps", 10);
+    let notices = || test.status("web")["notices"].to_string();
     wait_for("that it is seen", || notices().contains("its folder was removed"));
     assert!(notices().contains(r#"{"hint":"what was recorded there is gone"#), "{}", notices());
     for line in ["session stop web", "session clear web", "session destroy web"] {
-        let talk = place.refused(line);
+        let talk = test.refused(line);
         assert!(talk.contains("its folder was removed"), "{line}: {talk}");
         assert!(talk.contains("hint: what was recorded there is gone"), "{line}: {talk}");
         assert!(!talk.contains("completes") && !talk.contains("once"), "{line}: {talk}");
     }
-    let steps = place.steps_of_one();
+    let steps = test.steps_of_one();
     let script = "\"$0\" steps 10; rm -r trace || rm -r trace; \"$0\" steps 10";
-    let mut record = place.command("record -o trace -- sh -c");
-    record.arg(script).arg(&place.emitter).env("STEPS", steps.path());
-    let (_, _, talk) = told(&record.output().expect("trackway runs"));
+    let mut record = test.command("record -o trace -- sh -c");
+    record.arg(script).arg(&test.emitter).env("STEPS", steps.path());
+    let (_, _, talk) = result_of(&record.output().expect("trackway runs"));
     assert!(talk.contains("the trace is not complete: cannot write "), "{talk}");
     assert!(talk.contains("hint: what was recorded there is gone"), "{talk}");
-    assert!(place.ok("recover").1.contains("nothing to recover"));
+    assert!(test.ok("recover").1.contains("nothing to recover"));
 }
 
-/// RUN record onto a disk that is full at its end; recover when there is room. EXPECT that what
-/// helps is said, and then nothing of what was recorded is missing.
+/// RUN record onto a disk that is full at its end; recover when there is room. EXPECT a hint, and
+/// then that no recorded event is missing.
 #[test]
-fn what_record_could_not_write_is_said_to_be_recoverable() {
-    let small = |place: &Place| place.world.path("small");
-    let Some(inside) = Inside::new("record-disk-end", small, "size=1m") else { return };
+fn unwritten_events_of_record_are_reported_as_recoverable() {
+    let small = |test: &SessionTest| test.fixture.path("small");
+    let Some(inside) = MountedTest::new("record-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
-    let steps = inside.place.steps_of_one();
-    let mut record = inside.place.command("record --buffer-size 4M -o small/trace");
-    record.arg(&inside.place.emitter).args(["steps", "10000"]).env("STEPS", steps.path());
-    let (_, _, talk) = told(&inside.enter(&record).output().expect("nsenter runs"));
+    let steps = inside.test.steps_of_one();
+    let mut record = inside.test.command("record --buffer-size 4M -o small/trace");
+    record.arg(&inside.test.emitter).args(["steps", "10000"]).env("STEPS", steps.path());
+    let (_, _, talk) = result_of(&inside.enter(&record).output().expect("nsenter runs"));
     assert!(talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
     std::fs::remove_file(filler).expect("it is there");
@@ -307,60 +310,62 @@ fn what_record_could_not_write_is_said_to_be_recoverable() {
 /// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.
 #[test]
 fn a_folder_that_cannot_be_written_is_refused() {
-    let frozen = |place: &Place| place.world.path("frozen");
-    let Some(inside) = Inside::new("session-read-only", frozen, "ro") else { return };
-    let (is_success, text, talk) = told(&inside.run("session create web -o frozen/trace"));
+    let frozen = |test: &SessionTest| test.fixture.path("frozen");
+    let Some(inside) = MountedTest::new("session-read-only", frozen, "ro") else { return };
+    let (is_success, text, talk) = result_of(&inside.run("session create web -o frozen/trace"));
     assert!(!is_success && text.is_empty(), "{talk}");
     assert!(talk.contains("frozen/trace: Read-only file system"), "{talk}");
-    assert!(inside.place.list().is_empty());
+    assert!(inside.test.list().is_empty());
     inside.ok("session create web --flight-recorder -o flight");
-    let (is_success, _, talk) = told(&inside.run("session snapshot -o frozen/snapshot"));
+    let (is_success, _, talk) = result_of(&inside.run("session snapshot -o frozen/snapshot"));
     assert!(!is_success && talk.contains("Read-only file system"), "{talk}");
     inside.ok("session snapshot");
     inside.ok("session destroy");
 }
 
-/// RUN a session where shared memory is a tmpfs of 4 MiB, and one that cannot be executed from.
-/// EXPECT that it records, what fits; that programs live; that all is counted.
+/// RUN a session where shared memory is a tmpfs of 4 MiB, and one without execute permission.
+/// EXPECT that it records as much as fits; that programs live; that all is counted.
 #[test]
 fn small_shared_memory_is_enough_to_start() {
-    let window = |place: &Place| place.world.window_dir().to_owned();
+    let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
     for options in ["size=4m", "size=16m,noexec"] {
-        let Some(inside) = Inside::new("session-shm", window, options) else { return };
+        let Some(inside) = MountedTest::new("session-shm", window, options) else { return };
         let (_, talk) = inside.ok("session create web --on life:* -o trace");
         inside.emit(50_000);
         let (_, ended) = inside.ok("session destroy");
         let (recorded, lost) = counts_of(&ended);
         assert!(recorded > 0 && recorded + lost == 50_000, "{options}: {talk}{ended}");
-        let numbers = inside.place.numbers("trace");
+        let numbers = inside.test.numbers("trace");
         assert_eq!(numbers[&ONE].len() as u64, recorded, "{options}");
     }
 }
 
-/// RUN create with more memory than there is. EXPECT a refusal that says how much, nothing left.
+/// RUN create with more memory than there is. EXPECT a refusal with the amount, nothing left.
 #[test]
 fn more_memory_than_there_is_is_refused() {
-    let window = |place: &Place| place.world.window_dir().to_owned();
-    let Some(inside) = Inside::new("session-memory", window, "size=8m") else { return };
-    let (is_success, _, talk) = told(&inside.run("session create web --buffer-size 64M -o trace"));
+    let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
+    let Some(inside) = MountedTest::new("session-memory", window, "size=8m") else { return };
+    let (is_success, _, talk) =
+        result_of(&inside.run("session create web --buffer-size 64M -o trace"));
     assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
-    assert!(inside.place.list().is_empty() && !inside.place.world.path("trace").exists());
+    assert!(inside.test.list().is_empty() && !inside.test.fixture.path("trace").exists());
     inside.ok("session create web -o trace");
-    let (is_success, _, talk) = told(&inside.run("channel set web channel0 --buffer-size 64M"));
+    let (is_success, _, talk) =
+        result_of(&inside.run("channel set web channel0 --buffer-size 64M"));
     assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
     inside.emit(100);
     inside.ok("session destroy");
-    assert_eq!(inside.place.numbers("trace")[&ONE].len(), 100);
+    assert_eq!(inside.test.numbers("trace")[&ONE].len(), 100);
 }
 
-/// RUN sessions beside a window of an older version, one that is damaged, and sockets of dead
-/// recorders. EXPECT that they are left alone, or put aside, and the session records.
+/// RUN sessions with a window of an older version, a damaged one, and sockets of dead recorders in
+/// the folder. EXPECT that they are left alone, or set aside, and that the session records.
 #[test]
 fn leftovers_of_others_do_not_matter() {
-    let place = Place::new("session-leftovers");
-    place.ok("session create probe -o probe");
-    place.ok("session destroy");
-    let window = std::fs::read_dir(place.world.window_dir()).expect("a folder").flatten().next();
+    let test = SessionTest::new("session-leftovers");
+    test.ok("session create probe -o probe");
+    test.ok("session destroy");
+    let window = std::fs::read_dir(test.fixture.window_dir()).expect("a folder").flatten().next();
     let window = window.expect("a window").path();
     let name = window.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
     let (stem, version) = name.rsplit_once("-v").expect("a version");
@@ -369,35 +374,35 @@ fn leftovers_of_others_do_not_matter() {
     std::fs::copy(&window, &old).expect("a copy");
     let file = std::fs::OpenOptions::new().write(true).open(&window).expect("ours");
     file.write_all_at(&[0xff; 64], 0).expect("ours");
-    drop(std::os::unix::net::UnixListener::bind(place.world.run_dir().join("dead.sock")));
-    std::fs::write(place.world.run_dir().join("dead.lock"), "").expect("ours");
-    std::fs::write(place.world.run_dir().join("dead.log"), "it was late\n").expect("ours");
-    place.ok("session create web -o trace");
-    place.emit("steps", 10);
-    let talk = place.refused("session status dead");
+    drop(std::os::unix::net::UnixListener::bind(test.fixture.run_dir().join("dead.sock")));
+    std::fs::write(test.fixture.run_dir().join("dead.lock"), "").expect("ours");
+    std::fs::write(test.fixture.run_dir().join("dead.log"), "it was late\n").expect("ours");
+    test.ok("session create web -o trace");
+    test.emit("steps", 10);
+    let talk = test.refused("session status dead");
     assert!(talk.contains("is gone; the last that it said: it was late"), "{talk}");
-    let (_, talk) = place.ok("session list");
+    let (_, talk) = test.ok("session list");
     assert!(talk.contains("'dead' is gone"), "{talk}");
-    place.ok("session create dead -o dead");
-    place.ok("session destroy dead");
-    assert_eq!(place.list().len(), 1);
-    place.ok("session destroy web");
-    assert_eq!(place.numbers("trace")[&ONE].len(), 10);
+    test.ok("session create dead -o dead");
+    test.ok("session destroy dead");
+    assert_eq!(test.list().len(), 1);
+    test.ok("session destroy web");
+    assert_eq!(test.numbers("trace")[&ONE].len(), 10);
     assert!(old.exists(), "another version's is not ours to remove");
 }
 
 /// RUN a snapshot onto a disk that has no room for it, and again. EXPECT a refusal each time, and
-/// nothing there: half a trace would be taken for one.
+/// nothing there: a part of a trace would be taken for a trace.
 #[test]
 fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
-    let small = |place: &Place| place.world.path("small");
-    let Some(inside) = Inside::new("session-no-room", small, "size=256k") else { return };
+    let small = |test: &SessionTest| test.fixture.path("small");
+    let Some(inside) = MountedTest::new("session-no-room", small, "size=256k") else { return };
     inside.ok("session create web --flight-recorder --buffer-size 1M -o flight");
     inside.emit(10_000);
     std::fs::create_dir(inside.path("small/empty")).expect("there is room for it");
     for folder in ["new", "new", "empty"] {
         let line = format!("session snapshot web -o small/{folder}");
-        let (is_success, _, talk) = told(&inside.run(&line));
+        let (is_success, _, talk) = result_of(&inside.run(&line));
         assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     }
     assert!(!inside.path("small/new").exists());
@@ -406,22 +411,22 @@ fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
     inside.ok("session destroy web");
 }
 
-/// RUN merge onto a disk that has room for no more files, once the folder is made that is written
-/// to before all is there. EXPECT a refusal, and nothing left of it.
+/// RUN merge onto a disk without room for more files, once the temporary folder is made. EXPECT a
+/// refusal, and no remains.
 #[test]
 fn an_export_for_which_there_is_no_room_leaves_nothing() {
-    // The disk's own folder, that of the trace, and that in it: another file finds no room.
+    // The disk's own folder, the trace's, and the one in it: another file finds no room.
     for (inodes, is_there) in [(3, false), (3, true), (2, false)] {
-        let small = |place: &Place| place.world.path("small");
+        let small = |test: &SessionTest| test.fixture.path("small");
         let options = format!("nr_inodes={inodes}");
-        let Some(inside) = Inside::new("session-inodes", small, &options) else { return };
+        let Some(inside) = MountedTest::new("session-inodes", small, &options) else { return };
         inside.ok("session create web --on life:* -o trace");
         inside.emit(10);
         inside.ok("session destroy web");
         if is_there {
             std::fs::create_dir(inside.path("small/out")).expect("there is room for it");
         }
-        let (is_success, _, talk) = told(&inside.run("merge trace -o small/out"));
+        let (is_success, _, talk) = result_of(&inside.run("merge trace -o small/out"));
         assert!(!is_success && talk.contains("No space left on device"), "{talk}");
         assert_eq!(inside.path("small/out").exists(), is_there);
         let left = std::fs::read_dir(inside.path("small/out")).into_iter().flatten();

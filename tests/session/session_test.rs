@@ -1,5 +1,4 @@
-//! A place with sessions: the command as it is typed, the program that counts, and what must be in
-//! the trace.
+//! A fixture for sessions: the command, the program that counts, and checks of the trace.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,18 +9,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::Value;
-use trackway_tests::World;
+use trackway_tests::Fixture;
 use trackway_tests::steps::{Running, Steps};
 
 /// Numbers of each stream, in the order in which they are in a trace.
 pub(crate) type Numbers = BTreeMap<u32, Vec<u64>>;
 
-/// Stream of programs that are run to their end, so that it is not that of one that goes on.
+/// Stream of programs that run to their end, other than those of programs that go on.
 pub(crate) const ONE: u32 = 10_000;
 
-/// A world, and in it the program of `emitter.c`.
-pub(crate) struct Place {
-    pub(crate) world: World,
+/// A fixture with the program of `emitter.c`.
+pub(crate) struct SessionTest {
+    pub(crate) fixture: Fixture,
     pub(crate) emitter: PathBuf,
     _compiled: Arc<Compiled>,
 }
@@ -29,7 +28,7 @@ pub(crate) struct Place {
 /// The program, compiled once for all tests that run at a time.
 struct Compiled {
     path: PathBuf,
-    _world: World,
+    _fixture: Fixture,
 }
 
 impl Compiled {
@@ -39,70 +38,70 @@ impl Compiled {
         if let Some(compiled) = last.upgrade() {
             return compiled;
         }
-        let world = World::new("session-emitter");
-        let path = world.compile_file("session/emitter.c", true, &[]);
-        let compiled = Arc::new(Self { path, _world: world });
+        let fixture = Fixture::new("session-emitter");
+        let path = fixture.compile_file("session/emitter.c", true, &[]);
+        let compiled = Arc::new(Self { path, _fixture: fixture });
         *last = Arc::downgrade(&compiled);
         compiled
     }
 }
 
-impl Place {
+impl SessionTest {
     pub(crate) fn new(name: &str) -> Self {
         let compiled = Compiled::get();
-        Self { world: World::new(name), emitter: compiled.path.clone(), _compiled: compiled }
+        Self { fixture: Fixture::new(name), emitter: compiled.path.clone(), _compiled: compiled }
     }
 
-    /// `trackway LINE`, ready to be run.
+    /// Returns `trackway LINE`, ready to be run.
     pub(crate) fn command(&self, line: &str) -> Command {
-        self.world.trackway(&line.split_whitespace().collect::<Vec<_>>())
+        self.fixture.trackway(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// What `trackway LINE` did.
+    /// Runs `trackway LINE` and returns its output.
     pub(crate) fn run(&self, line: &str) -> Output {
         self.command(line).output().expect("trackway runs")
     }
 
-    /// What `trackway LINE`, which must succeed, wrote; and what it said.
+    /// Runs `trackway LINE`, which must succeed; returns its output and its messages.
     pub(crate) fn ok(&self, line: &str) -> (String, String) {
-        let (is_success, text, talk) = told(&self.run(line));
+        let (is_success, text, talk) = result_of(&self.run(line));
         assert!(is_success, "trackway {line}: {talk}");
         (text, talk)
     }
 
-    /// What `trackway LINE`, which must fail, said.
+    /// Runs `trackway LINE`, which must fail; returns its messages.
     pub(crate) fn refused(&self, line: &str) -> String {
-        let (is_success, text, talk) = told(&self.run(line));
+        let (is_success, text, talk) = result_of(&self.run(line));
         assert!(!is_success && text.is_empty(), "trackway {line}: {text}{talk}");
         talk
     }
 
-    /// How a session goes.
+    /// Returns the status of a session.
     pub(crate) fn status(&self, session: &str) -> Value {
         let (text, _) = self.ok(&format!("session status {session} --format json"));
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// All sessions.
+    /// Returns all sessions.
     pub(crate) fn list(&self) -> Vec<Value> {
         let (text, _) = self.ok("session list --format json");
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Process id of a session's recorder.
+    /// Returns the process id of a session's recorder.
     pub(crate) fn recorder_of(&self, session: &str) -> u32 {
         let pid = self.status(session)["pid"].as_u64().expect("a process id");
         u32::try_from(pid).expect("a process id")
     }
 
-    /// The program, ready to be started so that it counts in `steps`.
+    /// Returns the program, ready to be started so that it counts in `steps`.
     pub(crate) fn program(&self, steps: &Steps, mode: &str, argument: u64) -> Command {
-        let mut command = self.world.command(&self.emitter);
+        let mut command = self.fixture.command(&self.emitter);
         command.arg(mode).arg(argument.to_string()).env("STEPS", steps.path());
         command
     }
 
-    /// The program in this mode, run to its end. It counts in the stream [`ONE`].
+    /// Runs the program in this mode to its end. It counts in the stream [`ONE`].
     pub(crate) fn emit(&self, mode: &str, argument: u64) -> Output {
         let steps = self.steps_of_one();
         let output = self.program(&steps, mode, argument).output().expect("the program runs");
@@ -110,22 +109,22 @@ impl Place {
         output
     }
 
-    /// Counters of a program that counts in the stream [`ONE`].
+    /// Returns the counters of a program that counts in the stream [`ONE`].
     pub(crate) fn steps_of_one(&self) -> Steps {
         self.steps_from(ONE)
     }
 
-    /// Counters of a program that counts in this stream and those after it.
+    /// Returns the counters of a program that counts in this stream and those after it.
     pub(crate) fn steps_from(&self, first: u32) -> Steps {
         let steps = new_steps(self);
         write_word(&steps, 0, first);
         steps
     }
 
-    /// Events of a trace by name, with how many there are.
+    /// Counts a trace's events by name.
     pub(crate) fn names(&self, trace: &str) -> BTreeMap<String, usize> {
         let mut names = BTreeMap::new();
-        for line in self.world.print(&self.world.path(trace)).lines() {
+        for line in self.fixture.print(&self.fixture.path(trace)).lines() {
             let (before, _) = line.split_once(": {").expect("an event");
             let name = before.rsplit(' ').next().expect("a name");
             *names.entry(name.to_owned()).or_default() += 1;
@@ -133,25 +132,25 @@ impl Place {
         names
     }
 
-    /// Numbers in a trace, as `trackway print` and babeltrace2 both read it.
+    /// Returns the numbers in a trace, as `trackway print` and babeltrace2 both read it.
     pub(crate) fn numbers(&self, trace: &str) -> Numbers {
-        let trace = self.world.path(trace);
-        let numbers = numbers_of(&self.world.print(&trace));
-        if let Some(output) = self.world.babeltrace(&trace) {
+        let trace = self.fixture.path(trace);
+        let numbers = numbers_of(&self.fixture.print(&trace));
+        if let Some(output) = self.fixture.babeltrace(&trace) {
             let theirs = numbers_of(&String::from_utf8_lossy(&output.stdout));
             assert!(theirs == numbers, "babeltrace2 reads another trace");
         }
         numbers
     }
 
-    /// Whether a trace is marked as complete.
+    /// Returns true if a trace is marked as complete.
     pub(crate) fn is_complete(&self, trace: &str) -> bool {
-        self.world.path(trace).join("ust/uid").exists() && self.mark(trace).is_some()
+        self.fixture.path(trace).join("ust/uid").exists() && self.mark(trace).is_some()
     }
 
-    /// The mark of a complete trace.
+    /// Returns the mark of a complete trace.
     pub(crate) fn mark(&self, trace: &str) -> Option<PathBuf> {
-        find(&self.world.path(trace), "complete")
+        find(&self.fixture.path(trace), "complete")
     }
 }
 
@@ -162,10 +161,10 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Some threads that count, ready.
-    pub(crate) fn threads(place: &Place, count: u64) -> Self {
-        let steps = new_steps(place);
-        let running = Running::start(&mut place.program(&steps, "threads", count));
+    /// Starts threads that count, and waits until they do.
+    pub(crate) fn threads(test: &SessionTest, count: u64) -> Self {
+        let steps = new_steps(test);
+        let running = Running::start(&mut test.program(&steps, "threads", count));
         steps.wait_ready(1);
         Self { steps, running }
     }
@@ -187,39 +186,39 @@ pub(crate) struct Bursts {
 }
 
 impl Bursts {
-    /// With its first burst behind it.
-    pub(crate) fn of(place: &Place, count: u64) -> Self {
-        let steps = new_steps(place);
-        let mut program = place.program(&steps, "bursts", count);
+    /// Starts the program and waits for its first burst.
+    pub(crate) fn of(test: &SessionTest, count: u64) -> Self {
+        let steps = new_steps(test);
+        let mut program = test.program(&steps, "bursts", count);
         Self::begin(steps, &mut program)
     }
 
-    /// Of this program, which counts in `steps`.
+    /// Starts this program, which counts in `steps`.
     pub(crate) fn begin(steps: Steps, program: &mut Command) -> Self {
         let running = Running::start(program);
         steps.wait_ready(1);
         Self { steps, running, done: 1 }
     }
 
-    /// One burst more, from its begin to its end.
+    /// Lets the program emit one more burst, from its begin to its end.
     pub(crate) fn next(&mut self) {
         write_word(&self.steps, 4, self.done);
         self.done += 1;
         self.steps.wait_ready(self.done);
     }
 
-    /// Ends the program; what it did.
+    /// Ends the program; returns its output.
     pub(crate) fn finish(self) -> Output {
         write_word(&self.steps, 4, u32::MAX);
         self.running.finish()
     }
 }
 
-/// Counters that no other program counts in.
-fn new_steps(place: &Place) -> Steps {
+/// Makes counters for a program of its own.
+fn new_steps(test: &SessionTest) -> Steps {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    Steps::new(&place.world, &format!("counters-{number}"))
+    Steps::new(&test.fixture, &format!("counters-{number}"))
 }
 
 /// Writes a word of the head of a file of counters.
@@ -229,13 +228,14 @@ fn write_word(steps: &Steps, at: u64, word: u32) {
     file.write_all_at(&word.to_le_bytes(), at).expect("its head");
 }
 
-/// What a command did: whether it succeeded, its output, its messages.
-pub(crate) fn told(output: &Output) -> (bool, String, String) {
+/// Returns the result of a command: whether it succeeded, its output, and its messages.
+pub(crate) fn result_of(output: &Output) -> (bool, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Numbers in printed events. What contexts say of the thread, where they say it, must be so.
+/// Returns the numbers in printed events. The contexts of the thread must be right, where there are
+/// some.
 pub(crate) fn numbers_of(text: &str) -> Numbers {
     let mut numbers = Numbers::new();
     for line in text.lines().filter(|line| line.contains(" life:step: ")) {
@@ -247,40 +247,40 @@ pub(crate) fn numbers_of(text: &str) -> Numbers {
         for (context, own) in [("vpid", "pid"), ("vtid", "tid")] {
             assert!(field(context).is_none_or(|id| Some(id) == field(own)), "{line}");
         }
-        let who = field("who").and_then(|who| u32::try_from(who).ok()).expect("a stream");
-        numbers.entry(who).or_default().push(field("number").expect("a number"));
+        let stream = field("who").and_then(|stream| u32::try_from(stream).ok()).expect("a stream");
+        numbers.entry(stream).or_default().push(field("number").expect("a number"));
     }
     numbers
 }
 
-/// Asserts that every number that was counted is there, once and in order.
+/// Asserts that every counted number is present, once and in order.
 pub(crate) fn assert_all_there(numbers: &Numbers, steps: &Steps) {
     let counts = steps.counts();
     assert_eq!(counts.started, counts.returned);
     assert!(counts.emitted() > 0, "nothing was emitted");
-    for (who, &count) in &counts.started {
-        assert_there(numbers, *who, 0..count);
+    for (stream, &count) in &counts.started {
+        assert_there(numbers, *stream, 0..count);
     }
     let there: usize = numbers.values().map(Vec::len).sum();
     assert_eq!(there as u64, counts.emitted(), "more is there than was emitted");
 }
 
-/// Asserts that these numbers of a stream are there, once and in order.
-pub(crate) fn assert_there(numbers: &Numbers, who: u32, range: Range<u64>) {
+/// Asserts that these numbers of a stream are present, once and in order.
+pub(crate) fn assert_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
     let mut expected = range.clone();
-    for &number in numbers.get(&who).into_iter().flatten().filter(|it| range.contains(it)) {
-        assert_eq!(Some(number), expected.next(), "stream {who}, {range:?}");
+    for &number in numbers.get(&stream).into_iter().flatten().filter(|it| range.contains(it)) {
+        assert_eq!(Some(number), expected.next(), "stream {stream}, {range:?}");
     }
-    assert_eq!(expected.next(), None, "stream {who}, {range:?}");
+    assert_eq!(expected.next(), None, "stream {stream}, {range:?}");
 }
 
-/// Asserts that none of these numbers of a stream is there.
-pub(crate) fn assert_none_there(numbers: &Numbers, who: u32, range: Range<u64>) {
-    let found = numbers.get(&who).into_iter().flatten().find(|it| range.contains(it));
-    assert_eq!(found, None, "stream {who}, {range:?}");
+/// Asserts that none of these numbers of a stream is present.
+pub(crate) fn assert_none_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
+    let found = numbers.get(&stream).into_iter().flatten().find(|it| range.contains(it));
+    assert_eq!(found, None, "stream {stream}, {range:?}");
 }
 
-/// The first file of this name below a folder.
+/// Returns the first file of this name below a folder.
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     let entries: Vec<_> = std::fs::read_dir(folder).ok()?.flatten().collect();
     let path = folder.join(name);

@@ -1,5 +1,5 @@
-//! Folders that lie in another user's: who may rename what is above a trace, and puts a link there
-//! while root writes it, leads nobody elsewhere.
+//! Folders that lie in another user's folder. That user may rename the folders above a trace, and
+//! put a link there while root writes, but must not lead root to another place.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -9,18 +9,18 @@ use std::process::{Child, Stdio};
 use trackway_tests::steps::{send, wait_for};
 use trackway_tests::{build_dir, has, skipped, text};
 
-use super::ground::Ground;
+use super::kernel_test::KernelTest;
 use super::tracefs;
 
-const NOBODY: u32 = 65_534;
-/// Where the recorder stands still: behind this many of the folders that a snapshot looks for or
-/// makes. They are fewer than the last one.
+const OTHER_USER: u32 = 65_534;
+/// Numbers of folders after which the recorder is suspended, of those that a snapshot opens or
+/// makes. The last folder is never reached.
 const STOPS: std::ops::RangeInclusive<usize> = 1..=6;
 
 /// A folder of somebody's in which root's traces lie, and one of root's.
 struct Swapped {
-    ground: Ground,
-    theirs: PathBuf,
+    test: KernelTest,
+    user_folder: PathBuf,
     victim: PathBuf,
 }
 
@@ -29,7 +29,7 @@ struct Ending(Child);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // So that strace lets go of what it has stopped.
+        // strace then releases the process that it has stopped.
         if let Ok(pid) = i32::try_from(self.0.id()) {
             send(pid, libc::SIGTERM);
         }
@@ -38,20 +38,21 @@ impl Drop for Ending {
 }
 
 impl Swapped {
-    fn of(ground: Ground) -> Option<Self> {
+    fn of(test: KernelTest) -> Option<Self> {
         if !has("strace") {
             skipped("strace is not installed");
             return None;
         }
-        let [theirs, victim] = ["theirs", "victim"].map(|name| ground.world.path(name));
-        fs::create_dir(&theirs).expect("a folder");
-        std::os::unix::fs::chown(&theirs, Some(NOBODY), Some(NOBODY)).expect("root may");
+        let [user_folder, victim] = ["theirs", "victim"].map(|name| test.fixture.path(name));
+        fs::create_dir(&user_folder).expect("a folder");
+        std::os::unix::fs::chown(&user_folder, Some(OTHER_USER), Some(OTHER_USER))
+            .expect("root may");
         fs::create_dir_all(victim.join("kernel")).expect("a folder");
         fs::write(victim.join("kernel/precious"), "root's").expect("a file");
-        Some(Self { ground, theirs, victim })
+        Some(Self { test, user_folder, victim })
     }
 
-    /// Everything that is in a folder.
+    /// Returns all paths below a folder, sorted.
     fn all_in(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
         let mut all: Vec<_> = entries
@@ -71,32 +72,32 @@ impl Swapped {
         assert_eq!(all, [kernel.clone(), kernel.join("precious")], "{when}");
     }
 
-    /// What that user does: another folder is where `name` was, which is `moved` now.
+    /// Does as that user might: moves `name` to `moved`, and puts a link in its place.
     fn swap(&self, name: &str) {
         let script = "[ ! -e \"$1\" ] || mv -T \"$1\" moved; ln -s \"$2\" \"$1\"";
-        let mut shell = self.ground.world.command("sh");
+        let mut shell = self.test.fixture.command("sh");
         shell.args(["-c", script, "sh", name]).arg(&self.victim);
-        shell.current_dir(&self.theirs).uid(NOBODY).gid(NOBODY);
+        shell.current_dir(&self.user_folder).uid(OTHER_USER).gid(OTHER_USER);
         let done = shell.output().expect("a shell");
         assert!(done.status.success(), "{}", text(&done.stderr));
     }
 
     /// Takes it back.
     fn swap_back(&self, name: &str) {
-        fs::remove_file(self.theirs.join(name)).expect("a link");
+        fs::remove_file(self.user_folder.join(name)).expect("a link");
         // If it was there already.
-        let _ = fs::rename(self.theirs.join("moved"), self.theirs.join(name));
+        let _ = fs::rename(self.user_folder.join("moved"), self.user_folder.join(name));
     }
 
-    /// RUN a snapshot by the recorder of session `k`, which stands still behind the folder of that
-    /// number while `name` is swapped, and for which the disk is full if it `fails`. Whether it was
-    /// swapped, and there is a snapshot.
+    /// Runs a snapshot by the recorder of session `k`, which is suspended after the folder of that
+    /// number while `name` is swapped; the disk is full if it `fails`. Returns whether it was
+    /// swapped, and whether there is a snapshot.
     fn snapshot(&self, line: &str, name: &str, stop: usize, fails: bool) -> (bool, bool) {
-        let pid = self.ground.status("k")["pid"].as_u64().expect("a process id");
+        let pid = self.test.status("k")["pid"].as_u64().expect("a process id");
         let pid = i32::try_from(pid).expect("a process id");
-        let log = self.ground.world.path("log");
+        let log = self.test.fixture.path("log");
         let _ = fs::remove_file(&log);
-        let mut strace = self.ground.world.command("strace");
+        let mut strace = self.test.fixture.command("strace");
         strace.args(["-f", "-e", "trace=mkdir,mkdirat,pwrite64", "-o"]).arg(&log);
         strace.args(["-e", &format!("inject=mkdir,mkdirat:signal=SIGSTOP:when={stop}")]);
         if fails {
@@ -109,7 +110,7 @@ impl Swapped {
             let tracer = format!("TracerPid:\t{}\n", strace.0.id());
             status.contains(&tracer)
         });
-        let mut snapshot = self.ground.command(line);
+        let mut snapshot = self.test.command(line);
         let mut snapshot = snapshot.stderr(Stdio::null()).spawn().expect("trackway runs");
         let has_stopped =
             || fs::read_to_string(&log).is_ok_and(|log| log.contains("--- stopped by SIGSTOP ---"));
@@ -131,12 +132,12 @@ impl Swapped {
         (is_swapped, status.is_some_and(|status| status.success()))
     }
 
-    /// RUN `trackway LINE`, which stands still behind this call of that number while `name` is
-    /// swapped. Whether it was.
+    /// Runs `trackway LINE`, which is suspended after this call of that number while `name` is
+    /// swapped. Returns true if it was swapped.
     fn run(&self, line: &str, name: &str, (call, stop): (&str, usize)) -> bool {
-        let log = self.ground.world.path("log");
+        let log = self.test.fixture.path("log");
         let _ = fs::remove_file(&log);
-        let mut strace = self.ground.world.command("strace");
+        let mut strace = self.test.fixture.command("strace");
         strace.args(["-f", "-e", &format!("trace={call}"), "-o"]).arg(&log);
         strace.args(["-e", &format!("inject={call}:signal=SIGSTOP:when={stop}")]);
         strace.arg(build_dir().join("trackway")).args(line.split_whitespace());
@@ -161,27 +162,27 @@ impl Swapped {
     }
 }
 
-/// RUN snapshots into another user's folder, who puts a link to root's there meanwhile; also where
-/// they find no room. EXPECT them in the folder that was begun with or nowhere, and nothing else
-/// changed.
+/// RUN snapshots into another user's folder, where that user puts a link to a folder of root's
+/// meanwhile; also where there is no room. EXPECT them in the folder that was opened first or
+/// nowhere, and nothing else changed.
 #[test]
 fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
     for via in ["bpf", "tracefs"] {
-        let made = if via == "bpf" { Ground::new } else { tracefs::ground };
+        let made = if via == "bpf" { KernelTest::new } else { tracefs::tracefs_test };
         let Some(swapped) = made("ksession-swapped").and_then(Swapped::of) else { return };
-        let ground = &swapped.ground;
+        let test = &swapped.test;
         let line = "--kernel syscalls:getpgid --kernel-only --flight-recorder -o flight";
         match via {
-            "bpf" => drop(ground.ok(&format!("session create k {line}"))),
-            _ => tracefs::create(ground, line),
+            "bpf" => drop(test.ok(&format!("session create k {line}"))),
+            _ => tracefs::create(test, line),
         }
-        ground.calls(0..100);
+        test.calls(0..100);
         let (mut swaps, mut snapshots) = (0, 0);
         for (stop, fails) in STOPS.flat_map(|stop| [(stop, false), (stop, true)]) {
             let (is_swapped, is_there) =
                 swapped.snapshot("session snapshot k -o theirs/snap", "snap", stop, fails);
             swapped.check_victim(&format!("{via}: stop {stop}, fails: {fails}"));
-            let snap = swapped.theirs.join("snap");
+            let snap = swapped.user_folder.join("snap");
             if is_swapped {
                 swaps += 1;
                 swapped.swap_back("snap");
@@ -190,24 +191,26 @@ fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
             assert!(!has_kernel || (is_there && !fails), "half of it: {stop}");
             if has_kernel && is_swapped {
                 snapshots += 1;
-                ground.check("theirs/snap", 0..100);
+                test.check("theirs/snap", 0..100);
             }
             let _ = fs::remove_dir_all(&snap);
         }
         assert!(swaps > 0 && snapshots > 0, "{via}: {swaps}, {snapshots}");
-        ground.ok("session destroy k");
+        test.ok("session destroy k");
     }
 }
 
-/// RUN snapshots without a name of a session whose folder lies in another user's, who puts a link
-/// there meanwhile. EXPECT the same.
+/// RUN snapshots without a name of a session whose folder lies in another user's, where that user
+/// puts a link meanwhile. EXPECT the same.
 #[test]
 fn a_sessions_snapshots_go_where_its_folder_is_now() {
-    let Some(swapped) = Ground::new("ksession-swapped-own").and_then(Swapped::of) else { return };
-    let ground = &swapped.ground;
-    ground.ok("session create k --kernel syscalls:getpgid --kernel-only --flight-recorder \
+    let Some(swapped) = KernelTest::new("ksession-swapped-own").and_then(Swapped::of) else {
+        return;
+    };
+    let test = &swapped.test;
+    test.ok("session create k --kernel syscalls:getpgid --kernel-only --flight-recorder \
          -o theirs/flight");
-    ground.calls(0..100);
+    test.calls(0..100);
     for (stop, fails) in STOPS.flat_map(|stop| [(stop, false), (stop, true)]) {
         let (is_swapped, _) = swapped.snapshot("session snapshot k", "flight", stop, fails);
         swapped.check_victim(&format!("stop {stop}, fails: {fails}"));
@@ -215,11 +218,11 @@ fn a_sessions_snapshots_go_where_its_folder_is_now() {
             swapped.swap_back("flight");
         }
     }
-    ground.check("theirs/flight/snapshot-1", 0..100);
-    // And what it removes at its end is there, too.
+    test.check("theirs/flight/snapshot-1", 0..100);
+    // The link's folder also has the file that the recorder removes at its end.
     fs::write(swapped.victim.join("metadata"), "root's").expect("a file");
     swapped.swap("flight");
-    ground.ok("session destroy k");
+    test.ok("session destroy k");
     fs::remove_file(swapped.victim.join("metadata")).expect("it is there");
     swapped.check_victim("destroyed");
 }
@@ -227,24 +230,24 @@ fn a_sessions_snapshots_go_where_its_folder_is_now() {
 /// RUN recover and merge where another user puts a link meanwhile. EXPECT the trace that was there
 /// to be completed, or nothing; and nothing to be written where the link leads.
 #[test]
-fn what_is_recovered_and_merged_is_not_somebody_elses() {
-    let Some(ground) = Ground::new("ksession-swapped-left") else { return };
-    ground.ok("session create k --kernel syscalls:getpgid --kernel-only -o left");
-    ground.calls(0..1000);
-    let printed = || ground.command("print left").output().expect("it runs");
+fn recover_and_merge_touch_no_foreign_folder() {
+    let Some(test) = KernelTest::new("ksession-swapped-left") else { return };
+    test.ok("session create k --kernel syscalls:getpgid --kernel-only -o left");
+    test.calls(0..1000);
+    let printed = || test.command("print left").output().expect("it runs");
     wait_for("the events", || text(&printed().stdout).contains(" syscall_entry_getpgid: "));
-    let pid = ground.status("k")["pid"].as_u64().expect("a process id");
+    let pid = test.status("k")["pid"].as_u64().expect("a process id");
     send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
-    let status = || ground.command("session status k").output().expect("it runs");
+    let status = || test.command("session status k").output().expect("it runs");
     wait_for("its end", || !status().status.success());
-    let Some(swapped) = Swapped::of(ground) else { return };
-    let world = &swapped.ground.world;
+    let Some(swapped) = Swapped::of(test) else { return };
+    let fixture = &swapped.test.fixture;
     let copy = |to: &Path| {
-        let mut copy = world.command("cp");
-        let done = copy.arg("-rT").arg(world.path("left")).arg(to).status().expect("cp runs");
+        let mut copy = fixture.command("cp");
+        let done = copy.arg("-rT").arg(fixture.path("left")).arg(to).status().expect("cp runs");
         assert!(done.success());
     };
-    let trace = swapped.theirs.join("trace");
+    let trace = swapped.user_folder.join("trace");
     fs::remove_dir_all(&swapped.victim).expect("ours");
     copy(&swapped.victim);
     let before = contents(&swapped.victim);
@@ -261,7 +264,7 @@ fn what_is_recovered_and_merged_is_not_somebody_elses() {
         }
     }
     assert!(swaps > 0, "recovered");
-    swapped.ground.ok("recover left");
+    swapped.test.ok("recover left");
     for stop in STOPS {
         let is_swapped = swapped.run("merge left -o theirs/out", "out", ("mkdir,mkdirat", stop));
         assert!(contents(&swapped.victim) == before, "merged: {stop}");
@@ -269,30 +272,30 @@ fn what_is_recovered_and_merged_is_not_somebody_elses() {
             swaps += 1;
             swapped.swap_back("out");
         }
-        let _ = fs::remove_dir_all(swapped.theirs.join("out"));
+        let _ = fs::remove_dir_all(swapped.user_folder.join("out"));
     }
     assert!(swaps > 3, "merged");
 }
 
-/// What is in all that is in a folder.
+/// Returns all paths below a folder, with the contents of files.
 fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     let all = Swapped::all_in(folder).into_iter();
     all.map(|path| (path.clone(), fs::read(path).ok())).collect()
 }
 
-/// RUN the start of a recording that has too few open files. EXPECT nothing of it to stay.
+/// RUN the start of a recording that has too few open files. EXPECT no remains of it.
 #[test]
-fn what_cannot_begin_for_want_of_open_files_leaves_nothing() {
-    let Some(ground) = Ground::new("ksession-descriptors") else { return };
+fn a_recording_without_open_files_leaves_nothing() {
+    let Some(test) = KernelTest::new("ksession-descriptors") else { return };
     let mut failed = 0;
     for limit in (40..=130).step_by(6) {
         let script = format!("ulimit -n {limit}; exec \"$@\"");
-        let mut record = ground.world.command("sh");
+        let mut record = test.fixture.command("sh");
         record.args(["-c", &script, "sh"]).arg(build_dir().join("trackway"));
         let options = "record --kernel sched_*,syscalls:openat,kmem_* --buffer-size 128K -o new";
         record.args(options.split_whitespace()).args(["--", "true"]);
         let output = record.output().expect("sh runs");
-        let new = ground.world.path("new");
+        let new = test.fixture.path("new");
         if output.status.success() {
             fs::remove_dir_all(new).expect("a trace");
         } else {

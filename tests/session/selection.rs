@@ -1,0 +1,125 @@
+//! Selection of processes by id, executable and namespace: running ones, and ones that start later.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use trackway_tests::steps::{Running, Steps};
+use trackway_tests::{is_root, skipped};
+
+use crate::session_test::{Bursts, ONE, SessionTest, assert_there};
+
+/// RUN create --pid, channel set --pid and --any-process, with another process running. EXPECT the
+/// numbers of the processes that are selected at the time.
+#[test]
+fn processes_are_chosen_by_id() {
+    let test = SessionTest::new("session-pid");
+    let (mut one, mut two) = (Bursts::of(&test, 10), Bursts::of(&test, 10));
+    test.ok(&format!("session create web --pid {} --context vpid -o trace", one.running.pid()));
+    let both = |one: &mut Bursts, two: &mut Bursts| {
+        one.next();
+        two.next();
+    };
+    both(&mut one, &mut two);
+    test.ok(&format!("channel set web channel0 --pid {}", two.running.pid()));
+    both(&mut one, &mut two);
+    let pids = format!("{},{}", one.running.pid(), two.running.pid());
+    test.ok(&format!("channel set web channel0 --pid {pids}"));
+    both(&mut one, &mut two);
+    test.ok("channel set web channel0 --any-process");
+    both(&mut one, &mut two);
+    test.emit("steps", 5);
+    test.ok("session destroy web");
+    let text = test.fixture.print(&test.fixture.path("trace"));
+    let numbers = |pid: u32| {
+        let of = format!("{{ vpid = {pid} }}");
+        let lines = text.lines().filter(|line| line.contains(&of));
+        crate::session_test::numbers_of(&lines.collect::<Vec<_>>().join("\n"))
+    };
+    let (one, two) = (numbers(one.running.pid()), numbers(two.running.pid()));
+    assert_eq!(one[&0], (10..20).chain(30..50).collect::<Vec<u64>>());
+    assert_eq!(two[&0], (20..50).collect::<Vec<u64>>());
+    assert_eq!(text.lines().count(), 30 + 30 + 5);
+}
+
+/// RUN create --executable by file name, by path, by pattern; programs that run, and that are
+/// started later. EXPECT the events of those that match.
+#[test]
+fn processes_are_chosen_by_executable() {
+    let test = SessionTest::new("session-executable");
+    let copy = |name: &str| {
+        let path = test.fixture.path(name);
+        trackway_tests::copy_program(&test.emitter, &path);
+        path
+    };
+    let (alpha, beta) = (copy("alpha"), copy("beta"));
+    let before = Bursts::of(&test, 10);
+    test.ok("session create name --executable alpha -o name");
+    test.ok("session create pattern --executable alp* --executable beta -o pattern");
+    test.ok(&format!("session create path --executable {} -o path", beta.display()));
+    test.ok("session create running --executable emitter -o running");
+    let mut before = before;
+    before.next();
+    for (program, count) in [(&alpha, "3"), (&beta, "4"), (&test.emitter, "5")] {
+        let steps = Steps::new(&test.fixture, "steps-of-named");
+        let mut command = test.fixture.command(program);
+        command.args(["steps", count]).env("STEPS", steps.path());
+        assert!(command.status().expect("it runs").success());
+    }
+    test.ok("session destroy --all");
+    let count = |trace: &str| test.numbers(trace).values().map(Vec::len).sum::<usize>();
+    assert_eq!(["name", "pattern", "path", "running"].map(count), [3, 7, 4, 15]);
+}
+
+/// RUN create --pid-namespace of an existing namespace, and of one whose program is started later.
+/// EXPECT only the events from there.
+#[test]
+fn processes_are_chosen_by_namespace() {
+    if !is_root() {
+        return skipped("not root: process-id namespaces");
+    }
+    let test = SessionTest::new("session-namespace");
+    let steps = Steps::new(&test.fixture, "steps-inside");
+    // The shell is the first process there; it starts one program at once, and one on request.
+    let script = "\"$1\" steps 6; read line < go; \"$1\" steps 7";
+    let go = test.fixture.path("go");
+    assert!(test.fixture.command("mkfifo").arg(&go).status().expect("mkfifo runs").success());
+    let mut inside = test.fixture.command("unshare");
+    inside.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh"]);
+    let inside = Running::start(inside.arg(&test.emitter).env("STEPS", steps.path()));
+    trackway_tests::steps::wait_for("the first program", || {
+        steps.counts().completed() == 6 && namespace_of(inside.pid()).is_some()
+    });
+    let namespace = namespace_of(inside.pid()).expect("a namespace");
+    test.ok(&format!("session create inside --pid-namespace {namespace} --context vpid -o inside"));
+    let own = std::fs::metadata("/proc/self/ns/pid").expect("a namespace").ino();
+    test.ok(&format!("session create outside --pid-namespace {own} -o outside"));
+    test.emit("steps", 8);
+    std::fs::write(&go, "go\n").expect("the shell reads");
+    assert!(inside.finish().status.success());
+    test.ok("session destroy --all");
+    let (inside, outside) = (test.numbers("inside"), test.numbers("outside"));
+    assert_eq!(inside.values().map(Vec::len).sum::<usize>(), 7, "{inside:?}");
+    assert_eq!(outside.values().map(Vec::len).sum::<usize>(), 8, "{outside:?}");
+    assert_there(&outside, ONE, 0..8);
+}
+
+/// Returns the process-id namespace of the children of a process.
+fn namespace_of(pid: u32) -> Option<u64> {
+    Some(std::fs::metadata(format!("/proc/{pid}/ns/pid_for_children")).ok()?.ino())
+}
+
+/// RUN sessions whose patterns are separated by commas. EXPECT each of the events, and none that is
+/// excluded so.
+#[test]
+fn patterns_may_stand_with_commas_between_them() {
+    let test = SessionTest::new("session-which-commas");
+    test.ok("session create both --on nothing:here,life:step -o both");
+    test.ok("session create none --on life:*,!life:step -o none");
+    test.emit("steps", 10);
+    test.ok("event on none nothing:here,life:step");
+    test.ok("event off both nothing:here,life:step");
+    test.emit("steps", 5);
+    test.ok("session destroy both");
+    test.ok("session destroy none");
+    let count = |trace| test.names(trace).get("life:step").copied().unwrap_or_default();
+    assert_eq!((count("both"), count("none")), (10, 5), "what is on again is excluded no more");
+}
