@@ -237,7 +237,7 @@ fn greedy_metadata_of_ctf2_is_refused() {
         assert_eq!(error.problem, MetadataProblem::TooComplex, "{name}");
         assert!(error.line > 1 && error.column > 0, "{name}: {error}");
     }
-    // JSON in JSON, as deep as anybody likes.
+    // Deeply nested JSON.
     for piece in ["[", "{ \"a\": ", "{ \"type\": \"structure\", \"member-classes\": [ "] {
         let deep = format!("{preamble}\x1e{}", piece.repeat(200_000));
         let error = Trace::parse(deep.as_bytes()).expect_err(piece);

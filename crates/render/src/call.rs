@@ -27,7 +27,7 @@ use crate::socket::{Part, Socket};
 
 /// Name of the last field, which says of which arguments something is missing.
 const INCOMPLETE: &str = "incomplete";
-/// That nothing is missing, and of a sequence that nothing is there.
+/// Text of `incomplete` when nothing is missing, and text of an empty sequence.
 const NOTHING_MISSING: &[u8] = b"incomplete = 0x0";
 const NOTHING: &[u8] = b" = []";
 /// Most elements of a sequence that are put together with those of others.
@@ -52,7 +52,7 @@ pub(crate) enum Call<'name> {
 }
 
 impl<'name> Call<'name> {
-    /// That which an event is, by the names that LTTng has for them.
+    /// Returns the side of a system call that an event records, by LTTng's names of events.
     pub(crate) fn of(event: &'name str) -> Option<Self> {
         // By the numbers of 32 bits.
         let event = event.strip_prefix("compat_").unwrap_or(event);
@@ -61,7 +61,7 @@ impl<'name> Call<'name> {
     }
 }
 
-/// What a member of a call's payload is.
+/// The use of a member of a call's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Place {
     /// An argument, or the result.
@@ -83,16 +83,16 @@ struct Column {
     /// Without the argument's name.
     name: String,
     text: Vec<u8>,
-    /// Where its elements are in the text, if it is a sequence.
+    /// Ranges of the elements in the text, if the member is a sequence.
     cells: Option<Vec<Range<usize>>>,
 }
 
-/// What takes the place of a pointer.
+/// Text that replaces a pointer.
 #[derive(Debug)]
 struct Followed {
-    /// Where the pointer is.
+    /// Range of the pointer in the output.
     pointer: Range<usize>,
-    /// Which argument it is.
+    /// Number of the argument.
     number: u32,
     text: Vec<u8>,
 }
@@ -101,7 +101,7 @@ struct Followed {
 pub(crate) struct SymbolicWriter<'buffer, 'name> {
     plain: FieldWriter<'buffer>,
     call: Option<Call<'name>>,
-    /// Whether the payload was begun.
+    /// True once the payload has begun.
     is_payload: bool,
     /// Structures that are open in it, and arrays.
     depth: u32,
@@ -115,14 +115,14 @@ pub(crate) struct SymbolicWriter<'buffer, 'name> {
     pointer_begin: usize,
     is_pointer: bool,
     is_null: bool,
-    /// Whether the call has failed.
+    /// True if the call has failed.
     is_failed: bool,
-    /// Whether it was interrupted, which is to fail, too.
+    /// True if the call was interrupted, which is a failure, too.
     is_interrupted: bool,
-    /// What is being written, and where it begins.
+    /// Use of the current member, and the start of its text.
     place: Place,
     begin: usize,
-    /// Whether that is a sequence, and where its elements begin.
+    /// True if the current member is a sequence, and the starts of its elements.
     is_sequence: bool,
     cells: Option<Vec<usize>>,
     /// Its name, without the argument's.
@@ -131,11 +131,11 @@ pub(crate) struct SymbolicWriter<'buffer, 'name> {
     socket: Option<Box<Socket>>,
     followed: Vec<Followed>,
     incomplete: u64,
-    /// What was written of what is no argument.
+    /// Text of members that are no arguments.
     aside: Vec<u8>,
-    /// Whether the next value is the length of what comes behind it.
+    /// True if the next value is the length of the member after it.
     is_length: bool,
-    /// What is an address as a whole, and its bytes.
+    /// An array that is an address as a whole, and its bytes.
     address: Option<(AddressKind, Vec<u8>)>,
 }
 
@@ -175,7 +175,8 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         self.call.filter(|_| self.is_payload && self.depth == 1)
     }
 
-    /// Where a member belongs; its name, without the argument's that it is behind.
+    /// Returns the use of a member, and its name without the name of the argument that it belongs
+    /// to.
     fn place<'member>(&self, call: Call<'_>, member: &'member Member) -> (Place, &'member str) {
         let name = member.name();
         let part = Part::of(name).filter(|part| *part == Part::Family || self.socket.is_some());
@@ -350,7 +351,7 @@ fn push_members<'column>(
     out.push(b'}');
 }
 
-/// `[{a=1, b=2}, {a=3, b=4}]`, of sequences that have one member each.
+/// Appends `[{a=1, b=2}, {a=3, b=4}]`, of sequences that have one member each.
 fn push_rows(out: &mut Vec<u8>, columns: &[Column]) {
     let cells = |of: &Column| of.cells.as_ref().map_or(0, Vec::len);
     let rows = columns.iter().map(cells).max().unwrap_or(0);
@@ -366,12 +367,12 @@ fn push_rows(out: &mut Vec<u8>, columns: &[Column]) {
     out.push(b']');
 }
 
-/// Whether a member is a sequence of texts.
+/// Returns true if a member is a sequence of texts.
 fn is_texts(member: &Member) -> bool {
     matches!(member.kind(), Type::Sequence(of) if matches!(of.element(), Type::Text))
 }
 
-/// Whether a member says how long the next one is, as LTTng names such.
+/// Returns true if a member is the length of the next one, by LTTng's names.
 fn is_length(member: &Member) -> bool {
     let Type::Integer(integer) = member.kind() else { return false };
     let name = member.name();
@@ -385,7 +386,7 @@ impl EventSink for SymbolicWriter<'_, '_> {
     }
 }
 
-/// Where a value at a place is written to: parts of a socket's address are put together later.
+/// Returns the buffer for a member's text: parts of a socket's address are put together later.
 fn out_of<'out>(
     place: Place,
     socket: Option<&'out mut Socket>,

@@ -16,7 +16,7 @@ pub(crate) struct HeaderPlan {
     alignment: u64,
     /// The number that says which shape it is, and its slot.
     tag: Option<(Place, usize)>,
-    /// How many bytes from the header's start must be at hand for any shape.
+    /// Number of bytes from the header's start that must be at hand for any shape.
     reach: usize,
     shapes: Vec<Shape>,
     /// The first shape, if it is within one word.
@@ -66,7 +66,7 @@ struct Shape {
     clock: Option<(Place, u32)>,
 }
 
-/// What tells the event's class.
+/// The source of the event's class.
 #[derive(Debug, Clone)]
 enum Id {
     /// Nothing: the stream has one class of events.
@@ -221,7 +221,7 @@ impl Shape {
         let place = Place::new(at, bits, signed, big_endian)?;
         self.bits = at + u64::from(bits);
         match integer.role {
-            // Of events nobody asks for the latter.
+            // The begin time of a packet has no use in an event.
             Role::None | Role::TimestampBegin => {}
             // Of several ids the last counts.
             Role::EventClass => self.id = if tag.is_some() { Id::Tag } else { Id::At(place) },

@@ -48,7 +48,7 @@ fn strip_type(kind: &mut Type) -> usize {
     }
 }
 
-/// What an event's header and body gave, as something that can be compared.
+/// The content of an event's header and body in a form that can be compared.
 type Event = (u64, u64, Option<i64>, String);
 
 /// Reads an event by each of `windows` in turn until one is large enough; what came of it, and
@@ -78,7 +78,7 @@ fn step(
     (errors, None)
 }
 
-/// How much was worked out for speed, how many events were read, how many of them again.
+/// Numbers of fast paths that were prepared, of events, and of events that were read again.
 #[derive(Default)]
 struct Compared {
     worked_out: usize,
@@ -139,7 +139,7 @@ fn fast_paths_find_what_the_walk_finds() {
     assert!(worked_out > 5000 && events > 5000 && cut > 500, "{worked_out} {events} {cut}");
 }
 
-/// Such a range has no tag in it, however it is looked up.
+/// A range that ends before it begins contains no tag, whichever lookup is used.
 #[test]
 fn ranges_that_end_before_they_begin_select_no_header() {
     let metadata = r#"/* CTF 1.8 */

@@ -19,7 +19,7 @@ use crate::read::{
 /// Most elements of an array in a packet's header or context: there are none of more.
 const HEADER_ELEMENTS_MAX: u64 = 1 << 12;
 
-/// What a rewritten packet says of itself where that differs from the one that it was cut from.
+/// Properties of a rewritten packet that differ from those of the packet from which it was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NewPacket {
     /// Clock when it begins; `None`: as before.
@@ -41,7 +41,7 @@ pub struct PacketRewriter<'trace> {
     reach_cycles: Option<u64>,
 }
 
-/// Where a field stands that tells of the packet.
+/// The place of a field that describes the packet.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     role: Role,
@@ -99,9 +99,9 @@ impl<'trace> PacketRewriter<'trace> {
         self.events.position.div_ceil(8)
     }
 
-    /// How far apart, in cycles of the clock, two events of the packet that follow each other may
-    /// be at most, exclusively; `None` if it does not matter: their headers have all bits of the
-    /// time, or none.
+    /// Returns the distance, in cycles of the clock, that two consecutive events of the packet must
+    /// be closer than; `None` if it does not matter: their headers have all bits of the time, or
+    /// none.
     pub fn reach_cycles(&self) -> Option<u64> {
         self.reach_cycles
     }
@@ -111,7 +111,8 @@ impl<'trace> PacketRewriter<'trace> {
         self.events.bytes.len()
     }
 
-    /// How many bytes of the packet's start are handed out by [`PacketRewriter::finish`] alone.
+    /// Returns the number of bytes at the packet's start that only [`PacketRewriter::finish`]
+    /// returns.
     pub const fn head_bytes(&self) -> usize {
         self.head.len()
     }
@@ -151,7 +152,7 @@ struct Places {
 }
 
 impl Places {
-    /// `None` as soon as something has no known size.
+    /// Walks over a field; returns `None` at the first one of unknown size.
     fn walk(&mut self, kind: &Type) -> Option<()> {
         match kind {
             Type::Integer(integer) => self.integer(integer),
@@ -325,7 +326,7 @@ fn copy_elements(
 #[derive(Debug, Clone)]
 struct Bits {
     bytes: Vec<u8>,
-    /// Where in the packet `bytes` begin, in bytes.
+    /// Start of `bytes` in the packet, in bytes.
     origin: u64,
     /// The next bit, counted from the packet's start.
     position: u64,

@@ -103,7 +103,7 @@ pub(crate) const SCALARS: [Scalar; 15] = [
     Scalar::Bool,
 ];
 
-/// How a record's header is made.
+/// The layout of a record's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
     Compact,

@@ -2,12 +2,12 @@
 
 use super::Random;
 
-/// What generated metadata keeps to.
+/// The limits of generated metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limits {
     /// CTF 1.8.
     Format,
-    /// What babeltrace2 2.0.4 reads rightly of it. It prints an empty text as the one before it,
+    /// Types that babeltrace2 2.0.4 reads correctly. It prints an empty text as the one before it,
     /// refuses bytes that are in two byte orders, fails an assertion if an event's own context has
     /// a sequence or a variant, crashes if an event header has a sequence, and reads as 0 some
     /// integers of 61 to 63 bits that lie across nine bytes.
@@ -21,7 +21,7 @@ const DEPTH: u32 = 3;
 /// No generated type has an alignment that would move it.
 const CONTENT_SIZE_BYTE: usize = 8;
 
-/// Whether such a trace is big endian.
+/// Returns true if such a trace is big endian.
 pub(crate) fn is_big_endian(metadata: &str) -> bool {
     metadata.contains("byte_order = be;\n")
 }
@@ -48,7 +48,7 @@ pub(crate) fn set_content_size(packet: &mut [u8], metadata: &str, bits: u64) {
 struct Generator<'random> {
     random: &'random mut Random,
     limits: Limits,
-    /// How many names there are so far; each is used once.
+    /// Number of names so far; each is used once.
     names: u32,
 }
 

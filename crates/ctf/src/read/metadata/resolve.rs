@@ -29,7 +29,7 @@ const NODES_SPARE: usize = 1 << 16;
 
 type Resolved<T> = Result<T, MetadataError>;
 
-/// Where a field stands: CTF's dynamic scopes, outermost first.
+/// Indexes of CTF's dynamic scopes, outermost first.
 const PACKET_HEADER: usize = 0;
 const PACKET_CONTEXT: usize = 1;
 const EVENT_HEADER: usize = 2;
@@ -545,7 +545,7 @@ fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
     }
 }
 
-/// Whether an array of it is text: bytes, at byte boundaries, with an encoding.
+/// Returns true if an array of this type is text: bytes, at byte boundaries, with an encoding.
 fn is_character(kind: &Type) -> bool {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
@@ -555,7 +555,7 @@ fn is_character(kind: &Type) -> bool {
     }
 }
 
-/// Whether an array of it is a BLOB.
+/// Returns true if an array of this type is a BLOB.
 const fn is_blob_byte(kind: &Type) -> bool {
     matches!(kind, Type::Integer(Integer { blob: true, .. }))
 }

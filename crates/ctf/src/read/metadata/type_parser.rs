@@ -30,7 +30,7 @@ const ALIGNMENT_MAX: i128 = 4096;
 const LABELS_MAX: usize = 65_536;
 
 impl Parser<'_> {
-    /// Whether a declaration of a type comes next, not an entry of a block. `variant` and
+    /// Returns true if a declaration of a type comes next, not an entry of a block. `variant` and
     /// `struct` begin one too, but never a path.
     pub(crate) fn at_declaration(&self) -> bool {
         ["typealias", "typedef", "struct", "variant", "enum"].iter().any(|word| self.at_word(word))
@@ -244,7 +244,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether it makes characters of bytes. ASCII counts as UTF-8.
+    /// Returns true if the encoding makes characters of bytes. ASCII counts as UTF-8.
     fn encoding(&self, value: &Value) -> Parsed<bool> {
         let word = match value {
             Value::Text(text) => text,

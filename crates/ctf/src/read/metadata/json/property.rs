@@ -79,7 +79,8 @@ impl<'json> Object<'json> {
         self.get(name).map(read).transpose()
     }
 
-    /// Extensions may change anything: whoever does not know them must not read on (§5.1).
+    /// Refuses metadata with extensions: they may change anything, so a reader that does not know
+    /// them must not go on (§5.1).
     pub(crate) fn refuse_extensions(&self) -> Parsed<()> {
         let Some(spaces) = self.optional_object("extensions")? else { return Ok(()) };
         for (space, extensions) in spaces.properties() {
