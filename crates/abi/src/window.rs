@@ -142,7 +142,7 @@ pub struct Event {
     pub enabled: AtomicU32,
     /// One of [`event_state`].
     pub state: AtomicU32,
-    /// `trackway_schema::hash` of its description.
+    /// Result of `trackway_schema::hash` for the description.
     pub hash: AtomicU64,
     /// Start of its description, in bytes of the window.
     pub description_offset: AtomicU32,

@@ -13,17 +13,17 @@ use crate::frame::Frame;
 use crate::helper::Word;
 use crate::{Kind, SLOTS_MAX};
 
-/// How far from an anchor a value may be, in bytes: no payload is longer.
+/// Longest distance of a value from an anchor, in bytes: no payload is longer.
 const DISTANCE_MAX: usize = 4096;
 /// Bytes in front of the elements of sequences and of text: how many there are.
 const COUNT_BYTES: usize = 4;
 
-/// What a filter asks for: a path, and what it is taken for.
+/// A filter's need: a path, and the kind that the filter expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted<'a> {
     /// A field's name, with `[INDEX]` behind it for an element; or `$ctx.` and a context's name.
     pub path: &'a [u8],
-    /// What it is taken for.
+    /// The expected kind.
     pub kind: Kind,
 }
 
@@ -31,10 +31,10 @@ pub struct Wanted<'a> {
 /// before the frame is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Application {
-    /// What it is.
+    /// Kind of the value.
     pub kind: Kind,
-    /// How far before the payload it is put, in bytes: eight bytes of a number, or a string with
-    /// its NUL.
+    /// Distance of the value before the payload, in bytes: eight bytes of a number, or a string
+    /// with its NUL.
     pub before: u16,
 }
 
@@ -58,7 +58,7 @@ const PROCNAME_AT: u8 = index_of(PROCNAME) as u8;
 /// the [`Word`] of a text in the frame's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contexts {
-    /// As in [`TABLE`].
+    /// Values in the order of [`TABLE`].
     values: [u64; COUNT],
 }
 
@@ -90,7 +90,7 @@ impl Contexts {
     }
 }
 
-/// How the field that an anchor is behind is passed over.
+/// The method for passing over the field before an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     /// Up to and with a NUL.
@@ -107,7 +107,7 @@ pub struct Leg {
     pass: Pass,
 }
 
-/// What a slot is filled with.
+/// The source of a slot's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
     Scalar(Scalar),
@@ -128,7 +128,7 @@ enum Value {
     StrBefore(u16),
 }
 
-/// Where a need's value is.
+/// The place of a need's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Take {
     value: Value,
@@ -141,8 +141,8 @@ pub struct Take {
     within: u16,
 }
 
-/// What a slot is filled with from fields that do not lie one behind the other: as the arguments of
-/// a tracepoint do before they are staged.
+/// The source of a slot's value if fields do not lie one after another, such as the arguments of a
+/// tracepoint before they are staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The scalar that lies so many bytes behind the field's beginning.
@@ -163,7 +163,7 @@ pub enum Source {
 }
 
 impl Take {
-    /// What it takes, and of which of the event's fields.
+    /// Returns the index of the event's field, and the value that the need takes of it.
     #[inline]
     pub fn source(&self, contexts: &Contexts) -> (usize, Source) {
         let source = match self.value {
@@ -194,11 +194,11 @@ impl Take {
 pub struct FramerView<'a> {
     /// The way past what has no fixed size.
     pub legs: &'a [Leg],
-    /// What the slots are filled with.
+    /// Sources of the slots' values.
     pub takes: &'a [Take],
 }
 
-/// What a slot is filled with, of those that machine code ([`crate::x86::emit_fill`]) leaves.
+/// A slot that machine code ([`crate::x86::emit_fill`]) does not fill, with its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rest {
     slot: u8,
@@ -210,7 +210,7 @@ pub struct Rest {
 pub struct Framer {
     legs: [Leg; FIELDS_MAX],
     takes: [Take; SLOTS_MAX],
-    /// How many legs are gone: those before the last anchor that a need has.
+    /// Number of legs that are walked: those before the last anchor that a need has.
     legs_count: u8,
     takes_count: u8,
 }
@@ -230,7 +230,7 @@ impl Framer {
         Ok(framer)
     }
 
-    /// That of an event and a filter without needs.
+    /// The framer of an event and a filter without needs.
     pub const EMPTY: Self = Self {
         legs: [Leg { distance: 0, pass: Pass::Str }; FIELDS_MAX],
         takes: [Take { value: Value::Str, field: 0, anchor: 0, distance: 0, within: 0 }; SLOTS_MAX],
@@ -287,7 +287,7 @@ impl Framer {
         other.map_or(Ok(()), Err)
     }
 
-    /// How many slots it fills.
+    /// Returns the number of slots that the framer fills.
     pub const fn slots(&self) -> usize {
         self.takes_count as usize
     }
@@ -340,13 +340,13 @@ impl Framer {
 }
 
 impl FramerView<'_> {
-    /// Whether it asks for the thread's name.
+    /// Returns true if a need is the thread's name.
     pub fn takes_procname(&self) -> bool {
         self.takes.iter().any(|take| take.value == Value::Context(PROCNAME_AT))
     }
 
-    /// What machine code does: slots that are filled with scalars in front of which nothing has a
-    /// variable size. Slot, type, distance from the payload's beginning in bytes.
+    /// Returns the slots that machine code fills: scalars after fields of fixed size only. Slot,
+    /// type, distance from the payload's beginning in bytes.
     pub fn coded(&self) -> impl Iterator<Item = (usize, Scalar, usize)> {
         self.takes.iter().enumerate().filter_map(|(slot, take)| {
             let (scalar, distance) = take.coded()?;
@@ -354,13 +354,13 @@ impl FramerView<'_> {
         })
     }
 
-    /// What a payload has at least that machine code fills slots from, in bytes.
+    /// Returns the least size of a payload from which machine code fills slots, in bytes.
     pub fn coded_bytes(&self) -> usize {
         let ends = self.coded().map(|(_, scalar, distance)| distance + scalar.size_bytes());
         ends.max().unwrap_or(0)
     }
 
-    /// What machine code leaves.
+    /// Returns the slots that machine code does not fill.
     pub fn rest(&self) -> impl Iterator<Item = Rest> {
         let rest = self.takes.iter().zip(0..).filter(|(take, _)| take.coded().is_none());
         rest.map(|(&take, slot)| Rest { slot, take })
@@ -466,7 +466,7 @@ pub(crate) fn split_index(path: &[u8]) -> Option<(&[u8], Option<u16>)> {
     Some((name, Some(index)))
 }
 
-/// What a slot is filled with from a field, and how far from the field's beginning it is.
+/// Returns the source of a slot's value in a field, and its distance from the field's beginning.
 fn value_of(
     field: &FieldView<'_>,
     index: Option<u16>,
@@ -510,7 +510,7 @@ fn size_of_field(field: &FieldView<'_>) -> Result<usize, Pass> {
     }
 }
 
-/// Where the field at `at` ends.
+/// Returns the end of the field at `at`.
 #[inline]
 fn behind(bytes: &[u8], at: usize, pass: Pass) -> Option<usize> {
     match pass {

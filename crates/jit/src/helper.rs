@@ -108,9 +108,9 @@ impl Helper {
         }
     }
 
-    /// How many bytes of its first number and of its last one it compares, where it compares so
-    /// many bytes: those at the beginning, as many of a power of two as there are, 8 at most; and
-    /// those at the end, 0 if there are no more. Both may overlap.
+    /// Returns the sizes of the two numbers that a comparison of so many bytes uses. The first
+    /// number covers the beginning: the largest power of two that fits, 8 at most. The last number
+    /// covers the end; its size is 0 if the first covers all. Both may overlap.
     pub const fn number_bytes(compared: u8) -> (u8, u8) {
         match compared {
             13.. => (8, 8),

@@ -22,7 +22,7 @@ struct Case {
     expected: fn(&[u64]) -> u64,
 }
 
-/// What the sequence in slot 9 has for elements, and the string in slot 8 for bytes.
+/// Elements of the sequence in slot 9, and bytes of the string in slot 8.
 const BYTES: &[u8] = b"GET /index.html";
 
 const CASES: [Case; 14] = [

@@ -54,7 +54,7 @@ fn a_difference_is_seen() {
     assert!(seen > 100, "{seen} of 200");
 }
 
-/// What another interpreter says, by others, of what it knows.
+/// Results of another interpreter are the same for the instructions that it supports.
 #[test]
 fn another_interpreter_says_the_same() {
     for seed in 0..1000 {

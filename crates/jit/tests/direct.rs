@@ -159,7 +159,7 @@ fn answers_are_those_of_a_frame() {
     assert!(cfg!(not(target_arch = "x86_64")) || (yes > 500 && no > 500), "{yes} and {no}");
 }
 
-/// What else a program may do with a frame needs one; what it keeps of its caller's needs a stack.
+/// Any other use of the frame needs one; registers that belong to the caller need a stack.
 #[test]
 fn what_needs_a_frame_is_not_made_for_payloads() {
     let scalars = [Scalar::U64, Scalar::F32, Scalar::U32];

@@ -74,7 +74,7 @@ impl Field {
         }
     }
 
-    /// What an element is in a slot.
+    /// Returns the value of an element in a slot.
     fn value(&self, index: usize) -> u64 {
         let bits = self.elements[index];
         let signed = |value: i64| value.cast_unsigned();
@@ -99,7 +99,7 @@ impl Field {
         }
     }
 
-    /// What it is asked for as, whole.
+    /// Returns the kind of the whole field.
     fn kind(&self) -> Kind {
         match self.shape {
             Shape::Str | Shape::Text => Kind::String,

@@ -12,7 +12,7 @@ use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{Insn, alu, jump, size};
 use trackway_jit::verify::{Rules, Verified};
 
-/// What a helper answers to these arguments.
+/// Returns a helper's result for these arguments.
 #[track_caller]
 fn asked(helper: Helper, arguments: &[u64], input: &Input) -> u64 {
     assert_eq!(arguments.len() + 1, helper.arguments());
@@ -328,8 +328,8 @@ fn any_goes_through_elements_until_one_is_it() {
     assert_eq!(run(vec![1; ELEMENTS_MAX + 10], most as u32 + 10), (0, most), "no more than that");
 }
 
-/// What is called from a helper gets back all that belongs to it, from functions with a stack and
-/// without, and finds its own stack aligned.
+/// Functions that a helper calls, with a stack and without, return its registers unchanged, and
+/// have an aligned stack.
 #[test]
 fn calls_keep_what_belongs_to_callers() {
     let mut insns = vec![mov(6, 1), mov(7, 2), copy(8, 1), mov(9, 4)];

@@ -1,4 +1,4 @@
-//! Which events an alternative is for that relies on more than kinds.
+//! Selection of alternatives that depend on more than kinds.
 
 use trackway_jit::Kind;
 use trackway_jit::insn::Insn;

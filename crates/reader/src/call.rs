@@ -49,7 +49,7 @@ pub(crate) struct Call {
     is_entry: bool,
     /// Names of those texts.
     texts: Vec<String>,
-    /// Of an entry: the bits of `incomplete` that belong to its texts. Empty: not known.
+    /// For an entry: the bits of `incomplete` that belong to its texts. Empty: not known.
     bits: Vec<u64>,
     /// The roles of the members of each of its scopes, by [`Scope`] and their order.
     members: [Vec<Next>; 3],

@@ -25,7 +25,7 @@ pub(super) struct Span {
 
 /// The sizes of a record's values.
 pub(super) struct Sizes {
-    /// Of strs, texts and sequences, in their order.
+    /// Spans of strs, texts and sequences, in their order.
     pub(super) spans: [Span; FIELDS_MAX],
     /// Maximum bytes of the payload: a str may turn out to be shorter.
     pub(super) bytes: usize,

@@ -21,8 +21,8 @@ pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
     find(text, part).is_some()
 }
 
-/// Whether `*` in the pattern, for any bytes, makes it match all of the text. `\` takes the next
-/// byte as it is; at the end it stands for itself.
+/// Returns true if the pattern matches all of the text, where `*` is for any bytes. `\` takes the
+/// next byte as it is; at the end it is itself.
 ///
 /// What is between two `*` is taken where it is found first: if that leads to no match, no later
 /// place does. So nothing is tried twice, and the time is in proportion to both lengths (but for
@@ -77,7 +77,7 @@ fn behind_first<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
     }
 }
 
-/// Where `part` is first.
+/// Returns the first position of `part`.
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() || part.len() > text.len() {
         return part.is_empty().then_some(0);
@@ -106,7 +106,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     None
 }
 
-/// Where the suffix begins that is greatest in the order in which `smaller` bytes come first, and
+/// Returns the start of the greatest suffix in the order in which `smaller` bytes come first, and
 /// its period.
 fn maximal_suffix(part: &[u8], smaller: Ordering) -> (usize, usize) {
     let (mut start, mut rival, mut same, mut period) = (0, 1, 0, 1);

@@ -12,7 +12,7 @@ pub(super) const BYTES_MAX: usize = 96;
 pub(super) struct Reg(u8);
 
 impl Reg {
-    /// What stands in a register's place where an operation has one operand: `/7`.
+    /// Opcode extension `/7`, in a register's place where an operation has one operand.
     pub(super) const EXTENSION_7: Self = Self(7);
 }
 
@@ -38,7 +38,7 @@ pub(super) fn mapped(register: u8) -> Reg {
     MAP.get(usize::from(register)).copied().unwrap_or(R11)
 }
 
-/// How wide an operation is.
+/// Width of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     /// 32 bits; the upper half of what is written becomes zero.
@@ -178,7 +178,7 @@ impl Chunk {
         self.registers(width, &[(group as u8) << 3 | 1], reg, rm);
     }
 
-    /// `rm = rm OPERATION immediate`, which is extended by its sign.
+    /// Appends `rm = rm OPERATION immediate`; the immediate is sign-extended.
     pub(super) fn group_immediate(&mut self, group: Group, width: Width, rm: Reg, immediate: i32) {
         let operation = Reg(group as u8);
         match i8::try_from(immediate) {

@@ -1,6 +1,6 @@
-//! What is asked of a string's bytes, without a call: where they are is bounded, and they are
-//! compared, in the registers that a call has for its arguments. `Frame::edges` and `Frame::differ`
-//! do the same.
+//! Comparisons of a string's bytes, without a call: the code checks their bounds and compares them,
+//! in the registers that a call has for its arguments. `Frame::edges` and `Frame::differ` do the
+//! same.
 
 use super::chunk::{Chunk, Condition, Group, R9, RAX, RCX, RDI, RDX, RSI, Reg, Width};
 use crate::frame::offset;
@@ -46,8 +46,8 @@ pub(super) fn edges(chunk: &mut Chunk, size: u8) {
 
 /// The code of a helper that compares `count` bytes, 1 to 16, with numbers.
 ///
-/// It answers with the bits that differ, which cost nothing: whoever asks tests for zero anyway. On
-/// the way out for bytes that are not there the answer is where they would end: not zero.
+/// The result is the bits that differ, at no cost: the filter tests it for zero anyway. If the
+/// bytes do not exist, the result is their end: not zero.
 pub(super) fn differ(chunk: &mut Chunk, count: u8) {
     let (first, last) = Helper::number_bytes(count);
     // rsi: where they begin, without an upper half. rax: where they end, which is less than 2^33.

@@ -57,7 +57,7 @@ const SIZES: [(u8, u64); 4] = [(size::B, 1), (size::H, 2), (size::W, 4), (size::
 const FRAME_KEPT: u8 = 6;
 const SPILL: i16 = -72;
 
-/// What words speak of: text that matches and repeats itself, and numbers.
+/// Returns the bytes in which words are offsets: text that matches and repeats itself, and numbers.
 pub(crate) fn input(dice: &mut Dice) -> Input {
     let text = |dice: &mut Dice| (0..64).map(|_| dice.of(b"aab*\\\0")).collect();
     let slots = (0..SLOTS).map(|_| if dice.below(3) == 0 { word(dice) } else { dice.number() });
@@ -71,7 +71,7 @@ fn word(dice: &mut Dice) -> u64 {
     Word { offset, length, is_constant: dice.below(2) == 0 }.to_bits()
 }
 
-/// What programs may have in them.
+/// The instructions that generated programs may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// All that there is.
@@ -97,7 +97,8 @@ pub(crate) fn program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
     // Whether an element's function leads to it, so that there is no `any` in it.
     let mut in_any = vec![false; count];
     for index in 0..count {
-        // Calls are of the next function only: where nobody calls it, none is behind it.
+        // Calls go to the next function only: if none goes to this one, there is no further
+        // function.
         if index != 0 && !calls.iter().any(|&(_, callee)| callee == index) {
             break;
         }
@@ -295,7 +296,7 @@ impl Body<'_> {
         insns
     }
 
-    /// What calls lose is a number again.
+    /// Gives new numbers to the registers that a call loses.
     fn after_call(&mut self) -> Vec<Insn> {
         let mut insns = Vec::new();
         for register in 1..=5 {

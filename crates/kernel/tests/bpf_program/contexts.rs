@@ -111,7 +111,7 @@ fn name(of: &str) -> String {
 }
 
 /// Has the kernel allocate something while the thread may not go to another CPU: by a program that
-/// makes a map. `None`: nobody lets us.
+/// makes a map. `None`: not permitted.
 fn allocate_where_it_is() -> Option<()> {
     const PROG_LOAD: i32 = 5;
     const PROG_RUN: i32 = 10;

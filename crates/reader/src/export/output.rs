@@ -94,7 +94,7 @@ pub(super) struct Folder {
     made: usize,
     /// Name of the folder in it.
     name: String,
-    /// That folder, once it is made.
+    /// The staging folder, once it is made.
     staging: Option<Held>,
     is_done: bool,
 }
