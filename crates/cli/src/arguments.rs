@@ -66,7 +66,7 @@ impl Arguments {
     }
 }
 
-/// What to do.
+/// Subcommands of `trackway`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Record(record::Arguments),

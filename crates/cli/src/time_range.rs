@@ -21,7 +21,7 @@ enum Bound {
     TimeOfDay(DateTime, i64),
 }
 
-/// Whether the range that was asked for depends on the first event's day.
+/// Returns true if the requested range depends on the first event's day.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(crate) fn of(
 /// A bound, and how it was written.
 type Written<'a> = (&'a str, Bound);
 
-/// What was asked for.
+/// Returns the bounds of the requested range.
 fn bounds(
     arguments: &SelectionArguments,
 ) -> anyhow::Result<(Option<Written<'_>>, Option<Written<'_>>)> {

@@ -54,7 +54,7 @@ pub enum OpenError {
     /// No trace is in a path that was given.
     NoTrace(PathBuf),
     /// A folder that was followed was removed.
-    Gone(PathBuf),
+    Removed(PathBuf),
     /// A message, or what was asked for, could not be written.
     Message(IoError),
 }
@@ -70,7 +70,7 @@ impl fmt::Display for OpenError {
                 formatter,
                 "{path:?} is not a trace: neither it nor a folder in it has a file 'metadata'"
             ),
-            Self::Gone(path) => write!(formatter, "{path:?} was removed while it was followed"),
+            Self::Removed(path) => write!(formatter, "{path:?} was removed while it was followed"),
             Self::Message(_) => formatter.write_str("cannot write"),
         }
     }
@@ -80,7 +80,7 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Path(_, error) | Self::Message(error) => Some(error),
-            Self::NotFolder(_) | Self::NoTrace(_) | Self::Gone(_) => None,
+            Self::NotFolder(_) | Self::NoTrace(_) | Self::Removed(_) => None,
         }
     }
 }
@@ -101,7 +101,7 @@ impl OpenError {
                  sessions"
                     .to_owned(),
             ),
-            Self::Path(..) | Self::Gone(_) | Self::Message(_) => None,
+            Self::Path(..) | Self::Removed(_) | Self::Message(_) => None,
         }
     }
 }

@@ -341,9 +341,9 @@ fn late_call() -> Call {
 }
 
 /// Streams with events of other threads, at these times: stream and time.
-fn with_others(others: &[(u64, u64)]) -> Streams {
+fn with_others(events: &[(u64, u64)]) -> Streams {
     let mut one = Streams::new();
-    for &(stream, time) in others {
+    for &(stream, time) in events {
         one.push(stream, time, 4, 9, &[0; 8]);
     }
     one
@@ -364,7 +364,7 @@ fn first_entry(files: &[Vec<u8>], range: Range) -> String {
 /// EXPECT that what may be missing keeps it from getting a text.
 #[test]
 fn losses_around_a_call_keep_it_as_it_was_recorded() {
-    for (others, lost, is_found) in [
+    for (events, lost, is_found) in [
         (&[(0, 1), (0, 5)][..], 2, false),
         (&[(0, 1), (0, 5)], 0, true),
         // Between 5 and 41; between 5 and 9; between 25 and 41.
@@ -372,13 +372,13 @@ fn losses_around_a_call_keep_it_as_it_was_recorded() {
         (&[(1, 1), (1, 5), (1, 6), (1, 9)], 2, true),
         (&[(1, 1), (1, 25), (1, 40), (1, 41)], 2, true),
     ] {
-        let mut one = with_others(others);
+        let mut one = with_others(events);
         (one.1, one.2) = (2, lost);
         one.push(0, 10, 0, 1, &late_call().entry(&[""]));
         one.push(0, 20, 1, 1, &late_call().exit());
         one.0.retain(|events| !events.is_empty());
         let entry = first_entry(&one.files(), Range::default());
-        assert_eq!(entry.contains("\"/late\""), is_found, "{others:?}, {lost}: {entry}");
+        assert_eq!(entry.contains("\"/late\""), is_found, "{events:?}, {lost}: {entry}");
     }
 }
 

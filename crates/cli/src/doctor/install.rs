@@ -1,4 +1,4 @@
-//! What is installed: the library, the preload helpers, the folder of sessions' sockets, other
+//! Installed parts: the library, the preload helpers, the folder of sessions' sockets, other
 //! programs.
 
 use std::borrow::Cow;
@@ -74,12 +74,12 @@ impl Helpers {
     }
 }
 
-/// Where the dynamic loader finds the library for programs that are linked with it.
+/// The library that the dynamic loader finds for programs that are linked with it.
 pub(super) struct Loader {
     found: Option<PathBuf>,
     /// The one that `trackway record` gives them.
     ours: Option<PathBuf>,
-    /// Whether both are the same, byte for byte.
+    /// True if both are the same, byte for byte.
     is_ours: bool,
 }
 
@@ -269,7 +269,7 @@ impl Babeltrace {
     }
 }
 
-/// Whether running processes have events and cannot be recorded as they run.
+/// Checks for running processes that have events and cannot be recorded as they run.
 pub(super) fn judge_programs() -> Finding {
     let mut reasons = diagnose(&Selection::all());
     reasons.retain(Reason::excludes_processes);

@@ -1,5 +1,5 @@
-//! Whether `trackway record --kernel` works here, by which of its two ways, and what stands against
-//! the better one.
+//! Kernel events: whether `trackway record --kernel` works here, with which backend, and the
+//! obstacles to the better one.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::machine::{FIRST_PID_NAMESPACE, release};
 const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
-/// Where the kernel's types are.
+/// File of the kernel's types.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// What recording the kernel's events rests on.
+/// Conditions for recording kernel events.
 #[derive(Debug)]
 pub(super) struct KernelEvents {
     ways: KernelWays,
@@ -25,7 +25,7 @@ pub(super) struct KernelEvents {
     is_first_namespace: bool,
     /// Effective ones, a bit each; `None`: /proc does not tell.
     capabilities: Option<u64>,
-    /// How far the kernel is locked down, if it can be.
+    /// Lockdown level of the kernel, if it has one.
     lockdown: Option<String>,
     /// The kernel tells its types.
     has_types: bool,
@@ -53,7 +53,7 @@ impl KernelEvents {
         }
     }
 
-    /// Whether programs of ours can record them.
+    /// Checks that BPF programs can record kernel events.
     pub(super) fn judge_bpf(&self) -> Finding {
         let Self { release, has_types, .. } = self;
         let refusal = match &self.ways.bpf {
@@ -92,7 +92,7 @@ impl KernelEvents {
         )
     }
 
-    /// Those that BPF wants, and this process does not have.
+    /// Returns the capabilities that BPF needs and this process lacks.
     fn missing_capabilities(&self) -> Vec<&'static str> {
         let Some(capabilities) = self.capabilities else { return Vec::new() };
         let has = |number: u32| capabilities >> number & 1 == 1;
@@ -101,7 +101,7 @@ impl KernelEvents {
         missing.map(|(_, name)| name).collect()
     }
 
-    /// What may have to do with a refusal, in brackets.
+    /// Returns possible reasons for a refusal, in brackets.
     fn why(&self, missing: &[&str]) -> String {
         let mut parts: Vec<String> = missing.iter().map(|name| format!("no {name}")).collect();
         let settings = self.settings.iter().map(|(name, value)| format!("{name} is {value}"));
@@ -112,7 +112,7 @@ impl KernelEvents {
         format!(" ({})", parts.join(", "))
     }
 
-    /// Whether the kernel describes its events, and could record them itself.
+    /// Checks that the kernel describes its events, and could record them itself.
     pub(super) fn judge_tracefs(&self) -> Finding {
         match &self.ways.tracefs {
             Ok(root) if root.starts_with(Path::new("/proc")) => {
@@ -126,7 +126,7 @@ impl KernelEvents {
         }
     }
 
-    /// What a recording would do.
+    /// Reports the backend that a recording would use.
     pub(super) fn judge_way(&self) -> Finding {
         match (&self.ways.tracefs, &self.ways.bpf) {
             (Ok(_), _) if !self.is_first_namespace => Finding::limited(

@@ -15,13 +15,13 @@ use super::{Finding, window};
 /// Inode numbers of the namespaces that the machine starts with (include/linux/proc_ns.h).
 pub(super) const FIRST_PID_NAMESPACE: u64 = 0xeffffffc;
 
-/// Whose recordings they are.
+/// The user to whom recordings belong.
 #[derive(Debug)]
 pub(super) struct User {
     uid: u32,
-    /// What that is outside this user namespace; `None`: nothing.
+    /// The user's id outside this user namespace; `None`: none.
     outside: Option<u32>,
-    /// Who called sudo(8).
+    /// The user who called sudo(8).
     by_sudo: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl User {
     }
 }
 
-/// Which processes can be seen.
+/// Visibility of processes.
 #[derive(Debug)]
 pub(super) struct Processes {
     /// /proc shows this process its descriptors.
@@ -81,12 +81,12 @@ impl Processes {
     }
 }
 
-/// What the sizes of buffers come to on this machine, in bytes.
+/// Bytes that buffers need on this machine.
 #[derive(Debug, Clone, Copy)]
 struct Need {
     /// Without which no recording starts.
     least: u64,
-    /// What one has by default.
+    /// Bytes of a recording with default options.
     usual: u64,
 }
 
@@ -105,11 +105,11 @@ impl Need {
     }
 }
 
-/// How much memory there is for buffers, and what limits it. `None`: nothing.
+/// Memory available for buffers, and its limits. `None`: no limit.
 #[derive(Debug)]
 pub(super) struct Memory {
     need: Option<Need>,
-    /// What still goes into the window before buffers do.
+    /// Bytes that the window needs before buffers.
     window_bytes: u64,
     /// The window's file is that long.
     backed_bytes: u64,
@@ -188,7 +188,7 @@ pub(super) struct Sequences {
     glibc: Option<&'static str>,
     is_registered: bool,
     tunables: String,
-    /// Whether they abort; `None`: it could not be told.
+    /// True if sequences abort; `None` if the test was impossible.
     abort: Option<bool>,
     is_refused: bool,
 }
@@ -253,14 +253,14 @@ impl Sequences {
     }
 }
 
-/// What time is read from.
+/// The source of time.
 #[derive(Debug)]
 pub(super) struct Clock {
     is_invariant: bool,
     /// The kernel's source, and those that it would take.
     current: String,
     available: String,
-    /// Whether the kernel has a say about the counter.
+    /// True if the kernel reports its judgement of the counter.
     is_judged_by_kernel: bool,
 }
 
@@ -312,7 +312,7 @@ impl Clock {
     }
 }
 
-/// Whether every CPU can be visited.
+/// Checks that every CPU can be visited.
 pub(super) fn judge_cpus(cpus: &Cpus) -> Finding {
     let (online, possible) = (cpus.online.len(), cpus.possible);
     let all = match possible as usize == online {
@@ -369,7 +369,7 @@ pub(super) fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// How processes ended that are no children.
+/// Exit statuses of processes that are no children.
 #[derive(Debug)]
 pub(super) struct Crashes {
     can_tell: bool,

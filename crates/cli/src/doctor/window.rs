@@ -42,7 +42,7 @@ struct FileSeen {
     mode: u32,
 }
 
-/// What was seen of the window and its folder.
+/// The state of the window and its folder.
 #[derive(Debug)]
 pub(super) struct Seen {
     folder: PathBuf,
@@ -113,12 +113,12 @@ impl Seen {
         &self.folder
     }
 
-    /// Whether the window says that restartable sequences do not work.
+    /// Returns true if the window records that restartable sequences do not work.
     pub(super) fn refuses_sequences(&self) -> bool {
         self.refuses_sequences
     }
 
-    /// Whether there is one that can be used, or will be.
+    /// Checks that a window exists and can be used, or can be made.
     pub(super) fn judge(&self) -> Finding {
         let path = self.path.display();
         match self.state {
@@ -223,7 +223,7 @@ impl Seen {
         }
     }
 
-    /// Who records, and whether there is room for one more.
+    /// Lists the recorders, and checks that there is space for one more.
     pub(super) fn judge_recordings(&self) -> Finding {
         let folders = |is_wanted: &dyn Fn(&Occupant) -> bool| -> BTreeSet<&Path> {
             let wanted = self.occupants.iter().filter(|occupant| is_wanted(occupant));
@@ -289,7 +289,7 @@ fn listed(names: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// How a folder in memory gets more room.
+/// Returns a command that enlarges a folder in memory.
 pub(super) fn larger(folder: &Path) -> String {
     let mount = format!("mount -o remount,size=64M {}", folder.display());
     match folder == Path::new("/dev/shm") {
@@ -302,7 +302,7 @@ fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// Whether a window could be made: as `Window::open` makes one, but without a name at the end.
+/// Tries to make a window as `Window::open` does, but without a name at the end.
 fn try_to_make(folder: &Path) -> Result<(), Errno> {
     let folder = c_path(folder).ok_or(Errno(libc::EINVAL))?;
     let file = Fd::open(&folder, libc::O_RDWR | libc::O_TMPFILE, 0o600)?;

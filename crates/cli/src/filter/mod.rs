@@ -1,4 +1,4 @@
-//! `trackway filter`: what filters are made of, for people.
+//! `trackway filter`: the inner forms of filters, for people.
 
 mod args;
 mod assembly;
@@ -108,7 +108,7 @@ fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What there is behind the tree: slots, with what else they must be, bytecode, machine code.
+/// Appends the forms after the tree: slots with their further conditions, bytecode, machine code.
 fn push_code(
     text: &mut String,
     written: &Alternative,
@@ -124,8 +124,8 @@ fn push_code(
     Ok(())
 }
 
-/// What a slot must be besides its kind: another event that has it as something else is not asked
-/// by this code. The events that the code is for have it so.
+/// Returns the conditions on a slot beyond its kind. This code does not serve an event whose field
+/// has the kind and breaks a condition; the events that the code is for meet them.
 fn meant(meanings: &Meanings<'_>, (alternative, slot): (usize, usize), events: &[&str]) -> String {
     let one = |meaning: Meaning| {
         let narrow = meaning.is_narrow.then(|| "less than 64 bits".to_owned());

@@ -55,11 +55,11 @@ fn there(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
     }
 }
 
-/// What following needs but the format.
+/// Everything that following needs except the format.
 struct Growing<'a> {
     asked: &'a Asked<'a>,
     folders: &'a [PathBuf],
-    /// Whether the range of time depends on the first event's day.
+    /// True if the range of time depends on the first event's day.
     needs_first: bool,
     /// Descriptor of the output.
     fd: RawFd,

@@ -53,7 +53,7 @@ fn print(arguments: &Arguments, messages: &mut dyn Write) -> anyhow::Result<bool
     if arguments.follow { follow::run(&asked, messages) } else { whole::run(&asked, messages) }
 }
 
-/// What was asked for.
+/// The parsed request of `trackway print`.
 struct Asked<'a> {
     arguments: &'a Arguments,
     options: PrettyOptions,
@@ -111,7 +111,7 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// Where to write.
+    /// Opens the output.
     fn output(&self) -> anyhow::Result<Stream<File>> {
         match &self.arguments.output {
             Some(path) => {
@@ -149,7 +149,7 @@ fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-/// What must be true of events, if that was asked for.
+/// Returns the filters on events, if any were requested.
 fn filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
     let texts = arguments.filter.iter().map(String::as_str);
     let mut filters = Filters::new(texts, patterns::matches)
@@ -164,7 +164,7 @@ fn filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
     Ok(Some(filters).filter(|filters| !filters.is_empty()))
 }
 
-/// What babeltrace2's options ask for.
+/// Returns the options of babeltrace2 that were requested.
 fn options(arguments: &Arguments) -> anyhow::Result<PrettyOptions> {
     let names = arguments.names.as_deref().map(Names::of_list).transpose().context("--names")?;
     let fields = arguments.fields.as_deref().map(Fields::of_list).transpose();

@@ -33,7 +33,7 @@ pub(crate) struct SessionArguments {
     pub(crate) verb: SessionVerb,
 }
 
-/// What to do with sessions.
+/// Subcommands of `trackway session`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionVerb {
     Create(Box<CreateArguments>),
@@ -148,7 +148,7 @@ pub(crate) struct CreateArguments {
     pub(crate) quiet: bool,
 }
 
-/// Which events.
+/// Options that select events.
 #[derive(Debug, Args)]
 pub(crate) struct RuleArguments {
     /// Record only these events, such as 'web:*,!web:noise'
@@ -177,7 +177,7 @@ pub(crate) struct RuleArguments {
     pub(crate) filter_object: Vec<PathBuf>,
 }
 
-/// Of which level.
+/// Options that select levels.
 #[derive(Debug, Args)]
 pub(crate) struct LevelArguments {
     /// Only events of this level and more severe ones
@@ -253,7 +253,7 @@ pub(crate) struct ChannelOptions {
     pub(crate) pid_namespace: Vec<u64>,
 }
 
-/// Which session.
+/// Option for one session.
 #[derive(Debug, Args)]
 pub(crate) struct NameArguments {
     /// The session [default: the only one]
@@ -261,7 +261,7 @@ pub(crate) struct NameArguments {
     pub(crate) name: Option<String>,
 }
 
-/// Which sessions to end.
+/// Options of `trackway session destroy`.
 #[derive(Debug, Args)]
 pub(crate) struct DestroyArguments {
     /// The session [default: the only one]
@@ -272,7 +272,7 @@ pub(crate) struct DestroyArguments {
     pub(crate) all: bool,
 }
 
-/// How to list sessions.
+/// Options of `trackway session list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
     /// Form of the list
@@ -280,7 +280,7 @@ pub(crate) struct ListArguments {
     pub(crate) format: Format,
 }
 
-/// How to say how a session goes.
+/// Options of `trackway session status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
     /// The session [default: the only one]
@@ -291,7 +291,7 @@ pub(crate) struct StatusArguments {
     pub(crate) format: Format,
 }
 
-/// Which snapshot.
+/// Options of `trackway session snapshot`.
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotArguments {
     /// The session [default: the only one]
@@ -364,7 +364,7 @@ pub(crate) struct ChannelArguments {
     pub(crate) verb: ChannelVerb,
 }
 
-/// What to do with channels.
+/// Subcommands of `trackway channel`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ChannelVerb {
     /// Add a channel
@@ -443,7 +443,7 @@ pub(crate) struct EventArguments {
     pub(crate) verb: EventVerb,
 }
 
-/// What to do with events.
+/// Subcommands of `trackway event`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventVerb {
     /// Record events that match

@@ -60,7 +60,7 @@ fn say_begun(status: &Status) {
     }
 }
 
-/// How a session that has begun is.
+/// Returns lines about the state of a session that has begun.
 fn begun(status: &Status) -> Vec<String> {
     let name = &status.name;
     let folder = status.folder.display();
@@ -79,10 +79,11 @@ fn begun(status: &Status) -> Vec<String> {
     lines
 }
 
-/// What the background process does: its session comes by standard input, how it began goes to
-/// standard output.
+/// Runs in the background process: reads its session from standard input, and writes to standard
+/// output how it began.
 pub(super) fn record() -> anyhow::Result<ExitCode> {
-    // Refused only where it leads a group, which nobody is that was just started so.
+    // This fails only for the leader of a process group, which a process that was just started is
+    // not.
     let _ = trackway_sys::process::leave_terminal();
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text).context("cannot read the session")?;
@@ -92,7 +93,7 @@ pub(super) fn record() -> anyhow::Result<ExitCode> {
             Begun::There(status) => Answer::Status(status.clone()),
             Begun::Refused(refusal) => Answer::Refused(refusal.clone()),
         };
-        // Nobody may be waiting any more.
+        // The process that waited may have ended.
         let _ = tell(&answer);
         // No folder is to be kept from being unmounted.
         let _ = std::env::set_current_dir("/");

@@ -108,7 +108,7 @@ fn beside_the_kernel(error: anyhow::Error) -> anyhow::Error {
     RecordError::Refused(Refusal::new(why).with_hint(hint)).into()
 }
 
-/// What must be true of events that are switched on.
+/// Returns the filter for events that are switched on.
 fn filter_of(on: &OnArguments) -> anyhow::Result<Option<FilterSource>> {
     match &on.filter_object {
         Some(file) => object::source(file).map(Some),
@@ -133,7 +133,7 @@ fn name_of(name: Option<String>) -> anyhow::Result<String> {
     }
 }
 
-/// Whether `trackway record` records it, or did when it was killed.
+/// Returns true if `trackway record` records the session, or did when it was killed.
 fn is_foreground(name: &str) -> bool {
     // Others need not be asked: who stands still is waited for.
     is_name_of_record(name)
@@ -241,7 +241,7 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which events a channel's filters are about, where no rule says so as well.
+/// Returns rules for the patterns of a channel's filters that are not among its rules.
 fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
     let named = channel.filters.iter().filter_map(|filter| filter.pattern.as_deref());
     let is_said = |rule: &RuleSpec| {
@@ -344,13 +344,13 @@ fn apply(options: &ChannelOptions, channel: &mut ChannelSpec) -> anyhow::Result<
     Ok(())
 }
 
-/// What is said of a channel.
+/// Returns the changes of a channel that the options request.
 fn change(options: &ChannelOptions) -> anyhow::Result<ChannelChange> {
     let contexts = options.context.as_deref().map(contexts_of).transpose()?;
     Ok(change_beside(options, contexts))
 }
 
-/// What is said of a channel besides its contexts, with these.
+/// Returns the changes of a channel that the options request, with these contexts.
 fn change_beside(options: &ChannelOptions, contexts: Option<Vec<String>>) -> ChannelChange {
     let some = |is_said: bool| is_said.then_some(());
     ChannelChange {
@@ -395,7 +395,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     let run = RunFolder::of(name);
     let mut reasons = Vec::new();
     let asked = Session::connect(&run, name).and_then(|mut session| {
-        // Before the end: afterwards nobody knows its rules.
+        // Before the end: afterwards the session's rules are gone.
         if let Ok(Answer::Status(status)) = session.ask(Request::Status) {
             reasons = show::reasons_of_silence(&status);
         }
@@ -453,7 +453,7 @@ fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
 fn destroy_all() -> anyhow::Result<ExitCode> {
     let run = RunFolder::new();
     let mut names = run.names()?;
-    // Of those that were killed there is nobody to be left alone.
+    // Sessions whose recorders were killed are destroyed even if they ran in the foreground.
     names.retain(|name| !(is_foreground(name) && run.is_alive(name)));
     if names.is_empty() {
         message!("trackway: there is no session in the background");

@@ -1,4 +1,4 @@
-//! How sessions are shown.
+//! Tables of sessions.
 //!
 //! Longer than 600 lines: every command that shows sessions prints from the same few tables.
 
@@ -26,14 +26,14 @@ use crate::common::json::reason_object;
 
 /// A session as it is found.
 struct Found {
-    /// Of one that cannot be asked: its name, and what else is known.
+    /// Status of the session; if its recorder does not answer: its name, and the known parts.
     status: Box<Status>,
     state: State,
     /// Why it cannot be asked.
     error: Option<RecordError>,
 }
 
-/// How it is with a session.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Recording,
@@ -99,7 +99,7 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
     let mut found = BTreeMap::new();
     for (place, folder) in RunFolder::all().into_iter().enumerate() {
         let names = match folder.names() {
-            // What is wrong there is for whoever called sudo.
+            // Errors there concern the user who called sudo.
             Err(_) if place > 0 => continue,
             names => names?,
         };
@@ -141,7 +141,7 @@ fn object(status: &Status, state: State, error: Option<String>) -> serde_json::R
     Ok(object)
 }
 
-/// Of a filter in C says the object's size instead of its bytes, which `trackway session save` has.
+/// Replaces the bytes of a filter in C by the object's size; `trackway session save` has the bytes.
 fn shorten(filter: &mut Value) {
     let Some(filter) = filter.as_object_mut() else { return };
     if let Some(Value::String(digits)) = filter.remove("object") {
@@ -189,7 +189,7 @@ fn row(one: &Found) -> [String; 7] {
     ]
 }
 
-/// What was recorded and lost in all: of programs, and of the kernel.
+/// Returns the totals of recorded and lost events, of programs and of the kernel.
 fn counts_of_all(status: &Status) -> Counts {
     let mut all = status.counts.clone();
     if let Some(kernel) = &status.kernel {
@@ -202,7 +202,7 @@ fn counts_of_all(status: &Status) -> Counts {
     all
 }
 
-/// Whether a session records nothing of programs.
+/// Returns true if a session records kernel events only.
 fn is_kernels_alone(status: &Status) -> bool {
     status.kernel.as_ref().is_some_and(|kernel| kernel.spec.only)
 }
@@ -243,7 +243,7 @@ fn write_table<const N: usize>(rows: &[[String; N]], output: &mut dyn Write) -> 
     Ok(())
 }
 
-/// Whose programs a session records, shortly.
+/// Returns the users whose programs a session records, in short.
 fn users_of(status: &Status) -> String {
     match &status.users_wanted[..] {
         [] => "own".into(),
@@ -341,7 +341,7 @@ pub(super) fn status(
     Ok(())
 }
 
-/// How many events were lost; in colour, if any were.
+/// Returns the number of lost events as text; in colour, if any were lost.
 fn shown_loss(lost: u64) -> String {
     let text = format!("{} lost", Grouped(lost));
     if lost == 0 { text } else { Target::Output.paint(Style::Loss, &text).into_owned() }
@@ -366,7 +366,7 @@ pub(super) fn reasons_of_silence(status: &Status) -> Vec<Reason> {
     diagnose_session(&status.name, &selection)
 }
 
-/// Whose events a session has, in words.
+/// Returns the sources of a session's events, in words.
 fn whose(status: &Status) -> String {
     let plural = if status.counts.processes == 1 { "" } else { "es" };
     let processes = format!("{} process{plural}", Grouped(status.counts.processes));
@@ -497,7 +497,7 @@ fn write_users(status: &Status, output: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A user by name, where he has one, and by number.
+/// Returns a user's name, if there is one, and number.
 fn shown_user(uid: u32) -> String {
     let mut name = [0; 64];
     match name_of(uid, &mut name) {

@@ -341,7 +341,7 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
     #[inline]
     pub fn read<S: EventSink>(mut self, sink: &mut S) -> Result<(), DecodeError> {
         if self.replacement.is_some() {
-            let read = self.look(sink);
+            let read = self.peek(sink);
             return read.and_then(|()| self.skip());
         }
         let classes = (self.stream, self.header.class);
@@ -369,7 +369,7 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
     /// # Errors
     ///
     /// As [`Body::read`]. Then it may still be read, with the same error.
-    pub fn look<S: EventSink>(&mut self, sink: &mut S) -> Result<(), DecodeError> {
+    pub fn peek<S: EventSink>(&mut self, sink: &mut S) -> Result<(), DecodeError> {
         let (mut cursor, state) = (self.cursor, &mut self.decoder.state);
         let (classes, counts) = ((self.stream, self.header.class), state.counts());
         let read = match self.replacement {

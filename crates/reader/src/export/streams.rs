@@ -35,11 +35,11 @@ pub(super) fn write_streams<B: Bytes + Sync>(
     let steps = Steps::new(export, files.map(|file| file.bytes.length()).sum());
     let next = AtomicUsize::new(0);
     let jobs = jobs.min(NonZero::new(works.len()).unwrap_or(NonZero::<usize>::MIN));
-    let results = workers::run(jobs, messages, |_, teller| {
+    let results = workers::run(jobs, messages, |_, sink| {
         let mut all = Exported { is_whole: true, ..Exported::default() };
         while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
             let file = PacketFile::new(work.to.clone());
-            all.add(&write_stream(&work.stream, selection, Target::new(&steps, file, teller))?);
+            all.add(&write_stream(&work.stream, selection, Target::new(&steps, file, sink))?);
         }
         Ok(all)
     });
@@ -118,7 +118,7 @@ impl<B: Bytes> PacketWork<'_, '_, B> {
         }
         if is_every_name && place.is_complete && range.contains(&place.packet, clock) {
             let is_in = |event: &EventHeader<'_>| range.has(event.time);
-            if target.look_through(&file.name, source, decoder, is_in)? {
+            if target.check_events(&file.name, source, decoder, is_in)? {
                 return target.copy(file, place);
             }
             // Its times are not as it says: it is cut, from its beginning.

@@ -9,13 +9,13 @@ use trackway_jit::Kind;
 /// The places of a filter's needs in an event: a tree of names and elements.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    places: Vec<Place>,
+    places: Vec<GatherNode>,
     needs: usize,
 }
 
 /// A place in an event that is a need's, or on the way to one.
 #[derive(Debug, Default)]
-struct Place {
+struct GatherNode {
     members: Vec<(String, usize)>,
     elements: Vec<(u64, usize)>,
     need: Option<usize>,
@@ -29,7 +29,7 @@ impl Plan {
     /// The plan for these needs, each at another place.
     pub(crate) fn new<'n>(needs: impl ExactSizeIterator<Item = &'n Path>) -> Self {
         let mut plan =
-            Self { places: vec![Place::default(), Place::default()], needs: needs.len() };
+            Self { places: vec![GatherNode::default(), GatherNode::default()], needs: needs.len() };
         for (number, need) in needs.enumerate() {
             plan.add(number, need);
         }
@@ -76,7 +76,7 @@ impl Plan {
     }
 
     fn new_place(&mut self) -> usize {
-        self.places.push(Place::default());
+        self.places.push(GatherNode::default());
         self.places.len() - 1
     }
 }
@@ -153,7 +153,7 @@ pub(crate) struct Gathering<'g> {
 }
 
 impl Gathering<'_> {
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&GatherNode> {
         self.plan.places.get(self.at?)
     }
 
