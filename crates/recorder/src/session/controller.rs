@@ -127,7 +127,7 @@ impl Desk {
     pub(crate) fn take_requests(&mut self) -> bool {
         let requests = self.server.as_mut().map(Server::turn).unwrap_or_default();
         let is_asked = !requests.is_empty();
-        requests.into_iter().for_each(|(client, request)| self.machine.ask(client, request));
+        requests.into_iter().for_each(|(client, request)| self.machine.submit(client, request));
         is_asked
     }
 
@@ -171,7 +171,7 @@ impl Desk {
                     let outcome = self.attempt(effect, parts.as_mut(), notices);
                     match outcome {
                         Err(error) if is_change => {
-                            self.machine.done(Outcome::Failed(Refusal::from(&error)));
+                            self.machine.complete(Outcome::Failed(Refusal::from(&error)));
                         }
                         outcome => self.done(outcome, notices),
                     }
@@ -183,7 +183,7 @@ impl Desk {
 
     /// Tells the machine what came of an effect; what has failed is said, too.
     pub(crate) fn done(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
-        self.machine.done(outcome.unwrap_or_else(|error| {
+        self.machine.complete(outcome.unwrap_or_else(|error| {
             let refusal = Refusal::from(&error);
             notices.say(format_args!("{}", refusal.why));
             Outcome::Failed(refusal)

@@ -120,14 +120,14 @@ impl Driver {
 
     /// Requests the end of the session.
     pub(crate) fn end(&mut self) {
-        self.desk.machine.ask(SIGNALLED, Request::Destroy);
+        self.desk.machine.submit(SIGNALLED, Request::Destroy);
     }
 
     /// Takes note that the session cannot go on.
     pub(crate) fn fail(&mut self, error: RecordError) {
         let refusal = Refusal::from(&error);
         self.notices.say(format_args!("{}", refusal.why));
-        self.desk.machine.lose(&refusal);
+        self.desk.machine.abort(&refusal);
         self.failure = Some(error);
     }
 
@@ -188,11 +188,11 @@ impl Driver {
                     },
                     |()| Outcome::Done,
                 );
-                self.desk.machine.done(outcome);
+                self.desk.machine.complete(outcome);
             }
             Effect::Finish => {
                 let outcome = self.finish(host);
-                self.desk.machine.done(outcome);
+                self.desk.machine.complete(outcome);
             }
             Effect::Answer(_, Answer::Refused(refusal)) => host.report_begin(self, Err(&refusal)),
             _ => host.report_begin(self, Ok(())),

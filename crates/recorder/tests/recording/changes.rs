@@ -220,12 +220,12 @@ fn a_snapshot_has_the_newest_and_changes_nothing() {
     let mut writer = Writer::new(&world.home());
     let (one, two) = (world.folder.join("one"), world.folder.join("two"));
     emit(&mut writer, 10_000);
-    let facts = recording.snapshot(&one, None, &Reason::Asked).expect("a snapshot");
+    let facts = recording.snapshot(&one, None, &Reason::Requested).expect("a snapshot");
     let first = world.read_snapshot(&one, "channel0_0").values;
     assert_eq!((facts.events, &facts.folder), (first.len() as u64, &one));
     assert!(first.iter().copied().eq(10_000 - facts.events..10_000), "the newest, in order");
     emit(&mut writer, 10);
-    recording.snapshot(&two, None, &Reason::Asked).expect("another");
+    recording.snapshot(&two, None, &Reason::Requested).expect("another");
     let second = world.read_snapshot(&two, "channel0_0").values;
     assert_eq!(second.last(), Some(&10_009));
     // What was there at the end is what there would have been without them.
@@ -242,7 +242,7 @@ fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
     let mut numbers = |writer: &mut Writer, name: &str| {
         emit(writer, 2500);
         let folder = world.folder.join(name);
-        recording.snapshot(&folder, None, &Reason::Asked).expect("a snapshot");
+        recording.snapshot(&folder, None, &Reason::Requested).expect("a snapshot");
         let contents = world.read_snapshot(&folder, "channel0_0");
         (contents.sequences, contents.values)
     };
@@ -267,10 +267,10 @@ fn the_last_seconds_are_what_is_newer() {
     emit(&mut writer, 1500);
     let folder = world.folder.join("last");
     // The sub-buffer that was open in the pause has some of before.
-    recording.snapshot(&folder, Some(250_000_000), &Reason::Asked).expect("a snapshot");
+    recording.snapshot(&folder, Some(250_000_000), &Reason::Requested).expect("a snapshot");
     let values = world.read_snapshot(&folder, "channel0_0").values;
     let all = world.folder.join("all");
-    recording.snapshot(&all, None, &Reason::Asked).expect("a snapshot");
+    recording.snapshot(&all, None, &Reason::Requested).expect("a snapshot");
     let whole = world.read_snapshot(&all, "channel0_0").values;
     assert!(values.len() < whole.len(), "{} of {}", values.len(), whole.len());
     assert!(values[0] <= 1500 && values.last() == Some(&2999));
@@ -286,7 +286,7 @@ fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
     recording.clear(true).expect("cleared");
     emit(&mut writer, 30);
     let folder = world.folder.join("one");
-    let facts = recording.snapshot(&folder, None, &Reason::Asked).expect("a snapshot");
+    let facts = recording.snapshot(&folder, None, &Reason::Requested).expect("a snapshot");
     assert_eq!(facts.events, 30);
     let values = world.read_snapshot(&folder, "channel0_0").values;
     assert_eq!(values, (3000..3030).collect::<Vec<_>>());

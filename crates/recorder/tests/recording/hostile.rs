@@ -226,7 +226,7 @@ impl Changed<'_> {
             9 => {
                 let folder = self.world.folder.join(format!("snapshot-{}", random.below(3)));
                 let last_ns = random.once_in(2).then_some(1_000_000_000);
-                recording.snapshot(&folder, last_ns, &Reason::Asked).map(|_| ())
+                recording.snapshot(&folder, last_ns, &Reason::Requested).map(|_| ())
             }
             10 => {
                 recording.set_followed(random.once_in(2));

@@ -590,8 +590,8 @@ executables = ["nginx"]
 
     #[test]
     fn what_is_saved_is_loaded() {
-        const ALONE: &str = "[kernel]\non = ['sched']\nonly = true\n";
-        for text in [WRITTEN_BY_HAND, "", ALONE, "start = false\n[[channel]]\npids = [7]\n"] {
+        const KERNEL_ONLY: &str = "[kernel]\non = ['sched']\nonly = true\n";
+        for text in [WRITTEN_BY_HAND, "", KERNEL_ONLY, "start = false\n[[channel]]\npids = [7]\n"] {
             let spec = SessionSpec::from_toml(text).expect("a session");
             let saved = spec.to_toml().expect("a text");
             assert_eq!(SessionSpec::from_toml(&saved), Ok(spec), "{saved}");

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use trackway_ctf::write::PACKET_HEADER_BYTES;
 use trackway_ring::claim::Claim;
 use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
-use trackway_session::{Backing, BufferLook, Shortage, Tracefiles};
+use trackway_session::{Backing, BufferUsage, Shortage, Tracefiles};
 use trackway_window::{NOT_OF_SESSION, Way, reset_region};
 
 use crate::recording::lockless::Lockless;
@@ -389,7 +389,7 @@ impl RegionWork {
         self.losses.see((snapshot.discarded, self.lost_besides));
         let geometry = self.region.0.geometry;
         let size_bytes = geometry.sub_count() << geometry.sub_shift();
-        self.shortage.look(BufferLook {
+        self.shortage.update(BufferUsage {
             lost: self.lost_for_room(),
             size_bytes,
             unread_bytes,

@@ -49,9 +49,9 @@ pub(crate) struct Facts {
     pub(crate) spared: u64,
 }
 
-/// Everything.
+/// The whole simulation: window, processes, recorders, traces.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct Simulation {
     pub(crate) window: Window,
     pub(crate) ledger: Ledger,
     pub(crate) processes: Vec<Process>,
@@ -75,7 +75,7 @@ pub(crate) struct World {
     pub(crate) log: Option<Vec<String>>,
 }
 
-impl World {
+impl Simulation {
     pub(crate) fn new(seed: u64, mistake: Option<Mistake>, log: bool) -> Self {
         let mut world = Self {
             window: Window::new(),
@@ -117,7 +117,7 @@ impl World {
         world
     }
 
-    pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn log_step(&mut self, what: impl FnOnce() -> String) {
         let now = self.now;
         if let Some(log) = &mut self.log {
             log.push(format!("{now:5} {}", what()));
@@ -127,13 +127,13 @@ impl World {
     fn begin_session(&mut self) {
         let spec = requests::session(&mut self.random);
         let number = self.sessions.len();
-        self.say(|| format!("session {number} begins: {spec:?}"));
+        self.log_step(|| format!("session {number} begins: {spec:?}"));
         self.sessions.push(Session::new(spec));
         self.traces.push(Trace::default());
     }
 
-    /// Lets the ledger see what has changed.
-    pub(crate) fn look(&mut self) {
+    /// Passes changes of the window to the ledger.
+    pub(crate) fn observe_changes(&mut self) {
         if self.window.is_changed {
             self.window.is_changed = false;
             let writers = &self.writers;
@@ -181,7 +181,7 @@ impl World {
     fn step(&mut self, step: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), String> {
         self.now += 1;
         step(self)?;
-        self.look();
+        self.observe_changes();
         Ok(())
     }
 
@@ -203,8 +203,8 @@ impl World {
             false => requests::request(&mut self.random),
         };
         if self.sessions[number].standing == Standing::Running {
-            self.say(|| format!("client {client} asks session {number}: {request:?}"));
-            self.sessions[number].ask(client, request);
+            self.log_step(|| format!("client {client} asks session {number}: {request:?}"));
+            self.sessions[number].submit(client, request);
         }
     }
 
@@ -216,7 +216,7 @@ impl World {
             0 | 1 => {
                 self.is_disk_full = !self.is_disk_full;
                 let is_full = self.is_disk_full;
-                self.say(|| format!("the disk is full: {is_full}"));
+                self.log_step(|| format!("the disk is full: {is_full}"));
             }
             2 => self.is_memory_short = !self.is_memory_short,
             3 if self.sessions[number].is_at_work() => {
@@ -230,7 +230,7 @@ impl World {
                 let writer = &mut self.writers[thread];
                 writer.is_stopped = !writer.is_stopped;
                 let is_stopped = writer.is_stopped;
-                self.say(|| format!("thread {thread} is stopped: {is_stopped}"));
+                self.log_step(|| format!("thread {thread} is stopped: {is_stopped}"));
             }
             11 if self.sessions.len() < SESSIONS_MAX => self.begin_session(),
             12 => {
@@ -249,7 +249,7 @@ impl World {
     }
 
     fn kill_process(&mut self, process: usize) {
-        self.say(|| format!("process {process} is killed"));
+        self.log_step(|| format!("process {process} is killed"));
         self.processes[process].is_alive = false;
         for number in 0..self.writers.len() {
             if self.writers[number].process == process {
@@ -281,7 +281,7 @@ impl World {
     fn scribble(&mut self, number: usize) {
         let Some(&(_, index)) = self.sessions[number].channels.first() else { return };
         self.ledger.taint(number);
-        self.say(|| format!("somebody writes over slot {index}"));
+        self.log_step(|| format!("somebody writes over slot {index}"));
         let own: Vec<usize> = self.sessions[number].channels.iter().map(|of| of.1).collect();
         let value = self.random.below(64);
         let region = self.random.below(REGIONS as u64) as usize;
@@ -303,7 +303,7 @@ impl World {
     /// Nothing goes wrong any more: all that was asked is answered, all sessions end, all that was
     /// left is recovered, in so many turns.
     fn end(&mut self) -> Result<(), String> {
-        self.say(|| "from here on nothing goes wrong".into());
+        self.log_step(|| "from here on nothing goes wrong".into());
         self.is_calm = true;
         (self.is_disk_full, self.is_memory_short) = (false, false);
         self.writers.iter_mut().for_each(|writer| writer.is_stopped = false);
@@ -312,8 +312,8 @@ impl World {
         })?;
         for session in &mut self.sessions {
             if session.standing == Standing::Running {
-                session.ask(1, Request::Destroy);
-                session.ask(2, Request::Destroy);
+                session.submit(1, Request::Destroy);
+                session.submit(2, Request::Destroy);
             }
         }
         self.until("a session does not end", |world| {
@@ -419,7 +419,7 @@ impl World {
         life: usize,
         region: usize,
         (head, floor, since): (u64, u64, u64),
-        taken: &[Record],
+        written: &[Record],
     ) -> Result<Came, String> {
         let facts = &self.ledger.lives[life];
         let index = facts.slot;
@@ -430,8 +430,8 @@ impl World {
         let range = committed.get((floor.min(head) as usize)..head as usize);
         let expected: Vec<Record> =
             range.unwrap_or(&[]).iter().filter(|record| record.time >= since).copied().collect();
-        if expected != taken {
-            return Err(format!("a snapshot has {taken:?} in place of {expected:?}"));
+        if expected != written {
+            return Err(format!("a snapshot has {written:?} in place of {expected:?}"));
         }
         Ok(Came::Done)
     }
