@@ -339,17 +339,18 @@ fn compare(
     // What was spoiled may be refused, and rightly.
     let is_whole = whole == alternative.programs[0];
     let mut machine = is_whole.then(|| Machine::new(compiled.filter.cells, &alternative, &script));
-    let mut worlds = [script.clone(), script];
+    let mut runtimes = [script.clone(), script];
     for time in 0..TIMES {
-        worlds[0].now = time;
-        worlds[1].now = time;
+        runtimes[0].now = time;
+        runtimes[1].now = time;
         let now = Now::new(&compiled.filter.needs, &event, time);
-        let expected = evaluate(&compiled.filter, &now, &mut states[0], &mut worlds[0]);
+        let expected = evaluate(&compiled.filter, &now, &mut states[0], &mut runtimes[0]);
         let frame = Frame::of(&alternative, |path| event.find(path, time)).expect("a frame");
-        let (state, world) = (&mut states[1], &mut worlds[1]);
-        let answer = Runner { alternative: &alternative, frame: &frame, state, world }.run();
-        let is_same =
-            answer == expected && states[0] == states[1] && worlds[0].asked == worlds[1].asked;
+        let (state, runtime) = (&mut states[1], &mut runtimes[1]);
+        let answer = Runner { alternative: &alternative, frame: &frame, state, runtime }.run();
+        let is_same = answer == expected
+            && states[0] == states[1]
+            && runtimes[0].requests == runtimes[1].requests;
         if !is_same {
             return Some(Err(format!("event {time}, {expected} and {answer}: {text}")));
         }
@@ -401,15 +402,15 @@ fn relax(values: [&[u32]; 2], expression: &[u32], depth: usize) -> Option<Result
     let script =
         Script { times: vec![0, 5, 10], randoms: vec![0, u64::MAX, 7], ..Script::default() };
     let (mut state, mut says_no) = (State::new(&compiled.filter), false);
-    let mut worlds = [script.clone(), script];
+    let mut runtimes = [script.clone(), script];
     for time in 0..TIMES {
-        worlds[0].now = time;
+        runtimes[0].now = time;
         let now = Now::new(&compiled.filter.needs, &event, time);
-        let passes = evaluate(&compiled.filter, &now, &mut state, &mut worlds[0]);
+        let passes = evaluate(&compiled.filter, &now, &mut state, &mut runtimes[0]);
         let now = Now::new(&relaxed.filter.needs, &other, time);
-        let may_pass = evaluate(&relaxed.filter, &now, &mut State::default(), &mut worlds[1]);
+        let may_pass = evaluate(&relaxed.filter, &now, &mut State::default(), &mut runtimes[1]);
         says_no |= !may_pass;
-        if passes && !may_pass || worlds[1].asked != 0 {
+        if passes && !may_pass || runtimes[1].requests != 0 {
             return Some(Err(format!("event {time}: {text}")));
         }
     }

@@ -226,13 +226,13 @@ fn number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>) -> u64 {
 
 /// The decision of a program about an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Says {
-    /// Nothing of it is wanted.
+enum Outcome {
+    /// It is dropped.
     Drops,
     /// It is counted as lost.
     Counts,
-    /// The alternative of this number is asked.
-    Asks(usize),
+    /// The alternative of this number judges it.
+    Judges(usize),
 }
 
 /// A filter as a program has it.
@@ -249,7 +249,7 @@ impl Published {
         Self { object, meanings: compiled.meanings.clone(), cells }
     }
 
-    fn says(&self, event: &Described, framer: &mut Framer) -> Says {
+    fn judge(&self, event: &Described, framer: &mut Framer) -> Outcome {
         let object = Object::decode(&self.object).expect("an object");
         let meanings = match &self.meanings[..] {
             [] => Meanings::default(),
@@ -264,10 +264,10 @@ impl Published {
             match framer.make(&fields, wanted) {
                 Err(unfit) => lacks &= matches!(unfit, Unfit::Lacks(_)),
                 Ok(()) if !meanings.are_of(&fields, number, &alternative) => lacks = false,
-                Ok(()) => return Says::Asks(number),
+                Ok(()) => return Outcome::Judges(number),
             }
         }
-        if lacks { Says::Drops } else { Says::Counts }
+        if lacks { Outcome::Drops } else { Outcome::Counts }
     }
 
     fn answer(&self, alternative: usize, framer: &Framer, payload: &[u8]) -> bool {
@@ -301,14 +301,14 @@ fn judge(
     published: &Published,
     event: &Described,
     random: &mut Random,
-) -> Result<Says, String> {
+) -> Result<Outcome, String> {
     let mut framer = Framer::EMPTY;
-    let says = published.says(event, &mut framer);
+    let outcome = published.judge(event, &mut framer);
     let known = check(text, &event.layout);
-    match (says, &known) {
-        (Says::Counts, _) => {}
-        (Says::Drops, Err(_)) => {}
-        (Says::Asks(alternative), Ok(filter)) => {
+    match (outcome, &known) {
+        (Outcome::Counts, _) => {}
+        (Outcome::Drops, Err(_)) => {}
+        (Outcome::Judges(alternative), Ok(filter)) => {
             let mut state = State::new(filter);
             for _ in 0..TIMES {
                 let (values, payload) = event.happens(random);
@@ -320,16 +320,16 @@ fn judge(
                 }
             }
         }
-        _ => return Err(format!("{says:?}, but {:?}", known.map(|_| ()))),
+        _ => return Err(format!("{outcome:?}, but {:?}", known.map(|_| ()))),
     }
-    Ok(says)
+    Ok(outcome)
 }
 
 /// The results of some cases.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Events that the expression makes sense for, before they are known.
-    asked: usize,
+    /// Events that the filter judged before they were known.
+    judged: usize,
     counted: usize,
     /// Errors.
     wrong: Vec<String>,
@@ -362,11 +362,11 @@ fn run(cases: u64, spoil: &dyn Fn(&mut CompiledFor)) -> Counts {
                 let makes_sense = check(&text, &event.layout).is_ok();
                 match judge(&text, &published, event, &mut random) {
                     Err(what) => counts.wrong.push(format!("{text}: ({known}/{number}) {what}")),
-                    Ok(Says::Counts) if makes_sense && number < known => {
+                    Ok(Outcome::Counts) if makes_sense && number < known => {
                         counts.wrong.push(format!("{text}: ({known}/{number}) is counted"));
                     }
-                    Ok(Says::Counts) if makes_sense => counts.counted += 1,
-                    Ok(Says::Asks(_)) if number >= known => counts.asked += 1,
+                    Ok(Outcome::Counts) if makes_sense => counts.counted += 1,
+                    Ok(Outcome::Judges(_)) if number >= known => counts.judged += 1,
                     Ok(_) => {}
                 }
             }
@@ -381,8 +381,8 @@ fn events_that_nobody_knows_are_judged_as_when_they_are_known_or_counted() {
     let first: Vec<&String> = counts.wrong.iter().take(5).collect();
     assert!(first.is_empty(), "{} of them: {first:#?}", counts.wrong.len());
     // Most are not merely counted, though many ask for elements or labels.
-    let Counts { asked, counted, .. } = counts;
-    assert!(asked > counted, "{asked} asked, {counted} counted");
+    let Counts { judged, counted, .. } = counts;
+    assert!(judged > counted, "{judged} judged, {counted} counted");
 }
 
 #[test]

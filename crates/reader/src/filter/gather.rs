@@ -3,7 +3,7 @@
 use trackway_ctf::read::{Enumeration, EventSink, Integer, Member, Scope, Sink};
 use trackway_ctf::write::application_member;
 use trackway_filter::evaluate::Values;
-use trackway_filter::types::{Place as Path, Root, Step};
+use trackway_filter::types::{MemberPath, Root, Step};
 use trackway_jit::Kind;
 
 /// The places of a filter's needs in an event: a tree of names and elements.
@@ -27,7 +27,7 @@ const CONTEXTS: usize = 1;
 
 impl Plan {
     /// The plan for these needs, each at another place.
-    pub(crate) fn new<'n>(needs: impl ExactSizeIterator<Item = &'n Path>) -> Self {
+    pub(crate) fn new<'n>(needs: impl ExactSizeIterator<Item = &'n MemberPath>) -> Self {
         let mut plan =
             Self { places: vec![GatherNode::default(), GatherNode::default()], needs: needs.len() };
         for (number, need) in needs.enumerate() {
@@ -36,7 +36,7 @@ impl Plan {
         plan
     }
 
-    fn add(&mut self, number: usize, need: &Path) {
+    fn add(&mut self, number: usize, need: &MemberPath) {
         let root = match need.root {
             Root::Field => FIELDS,
             Root::Context => CONTEXTS,

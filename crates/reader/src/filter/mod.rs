@@ -22,7 +22,7 @@ use trackway_ctf::write::application_member;
 use trackway_filter::applications::with_some_applications;
 use trackway_filter::compile::check_for;
 use trackway_filter::error::{Topic, Warning};
-use trackway_filter::evaluate::{State, World, evaluate};
+use trackway_filter::evaluate::{Runtime, State, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::parse::{parse, split_pattern};
 use trackway_filter::types::{Filter, Root, check};
@@ -454,7 +454,7 @@ impl Moment {
     }
 }
 
-impl World for Moment {
+impl Runtime for Moment {
     fn time_ns(&mut self) -> u64 {
         self.time_ns
     }

@@ -6,7 +6,7 @@
 //! names no events, and has a channel of all events, only where the program's own are known, or it
 //! is likely that it is misspelt.
 
-use trackway_filter::checked::{CheckedObject, Lack};
+use trackway_filter::checked::{CheckedObject, MissingField};
 use trackway_filter::compile::{check_for, compile_for_any};
 use trackway_filter::error::{Error, Subject, Topic};
 use trackway_filter::layout::Layout;
@@ -168,15 +168,18 @@ fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, Reco
 }
 
 /// What all of these events lack that a filter in C reads.
-fn unmet_by_all(object: &FilterObject, layouts: &[Layout]) -> Result<Option<Lack>, RecordError> {
+fn unmet_by_all(
+    object: &FilterObject,
+    layouts: &[Layout],
+) -> Result<Option<MissingField>, RecordError> {
     let checked = CheckedObject::new(&object.bytes);
     let checked = checked.map_err(|why| RecordError::Filter(format!("{}: {why}", object.file)))?;
     Ok(checked.check_for(layouts).err())
 }
 
 /// Why a filter in C is refused, in lines.
-fn lacking(object: &FilterObject, lack: Lack, names_events: bool) -> String {
-    let (file, Lack { message, hint, .. }) = (&object.file, lack);
+fn lacking(object: &FilterObject, lack: MissingField, names_events: bool) -> String {
+    let (file, MissingField { message, hint, .. }) = (&object.file, lack);
     let hint = match names_events {
         true => hint,
         false => "if it is about events that come later, name them: PATTERN: FILE".into(),
