@@ -8,13 +8,12 @@ mod completions;
 mod doctor;
 mod filter;
 mod help;
-mod inside;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
 mod local_time;
 mod man;
 mod merge;
-mod named;
+mod output_guard;
 mod patterns;
 mod print;
 mod progress;
@@ -22,6 +21,7 @@ mod record;
 mod recover;
 mod rights;
 mod session;
+mod session_traces;
 mod time_range;
 mod trim;
 

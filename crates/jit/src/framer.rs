@@ -40,7 +40,7 @@ pub struct Application {
 
 /// Why an event is not one for a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfit {
+pub enum FramerError {
     /// It has nothing of this path: the need with this number.
     Lacks(usize),
     /// It has it, as something else, and lacks nothing.
@@ -123,9 +123,9 @@ enum Value {
     /// A context, by its index in [`TABLE`].
     Context(u8),
     /// An application's context that is a number: so many bytes before the payload.
-    Before(u16),
+    BeforePayload(u16),
     /// The same of a string.
-    StrBefore(u16),
+    StrBeforePayload(u16),
 }
 
 /// The place of a need's value.
@@ -175,7 +175,7 @@ impl Take {
             Value::Element(scalar, index) => Source::Element(scalar, index),
             // (Who has no payload has no values before it.)
             Value::Context(index) => Source::Context(contexts.value(index)),
-            Value::Before(_) | Value::StrBefore(_) => Source::Context(0),
+            Value::BeforePayload(_) | Value::StrBeforePayload(_) => Source::Context(0),
         };
         (self.field.into(), source)
     }
@@ -224,7 +224,7 @@ impl Framer {
     pub fn new<'a>(
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, FramerError> {
         let mut framer = Self::EMPTY;
         framer.make(fields, needs)?;
         Ok(framer)
@@ -248,7 +248,7 @@ impl Framer {
         &mut self,
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), FramerError> {
         self.make_with(fields, needs, |_| None)
     }
 
@@ -262,25 +262,25 @@ impl Framer {
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
         mut application: impl FnMut(&[u8]) -> Option<Application>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), FramerError> {
         (self.legs_count, self.takes_count) = (0, 0);
         let mut other = None;
         for (number, need) in needs.enumerate() {
             let taken = match need.path.strip_prefix(b"$app.") {
                 Some(name) => application(name)
-                    .ok_or(Unfit::Lacks(number))
+                    .ok_or(FramerError::Lacks(number))
                     .and_then(|found| application_value(found, need.kind, number)),
                 None => self.find(fields, need, number),
             };
             let take = match taken {
                 // Perhaps it lacks another: that says more.
-                Err(unfit @ Unfit::IsOther(_)) => {
+                Err(unfit @ FramerError::IsOther(_)) => {
                     other.get_or_insert(unfit);
                     continue;
                 }
                 taken => taken?,
             };
-            *self.takes.get_mut(number).ok_or(Unfit::Needs)? = take;
+            *self.takes.get_mut(number).ok_or(FramerError::Needs)? = take;
             self.takes_count = number as u8 + 1;
             self.legs_count = self.legs_count.max(take.anchor);
         }
@@ -298,11 +298,11 @@ impl Framer {
         fields: &FieldViews<'_>,
         need: Wanted<'_>,
         number: usize,
-    ) -> Result<Take, Unfit> {
+    ) -> Result<Take, FramerError> {
         if let Some(context) = need.path.strip_prefix(b"$ctx.") {
             return context_value(context, need.kind, number);
         }
-        let (name, index) = split_index(need.path).ok_or(Unfit::Lacks(number))?;
+        let (name, index) = split_index(need.path).ok_or(FramerError::Lacks(number))?;
         let (mut anchor, mut distance) = (0_u8, 0_usize);
         let mut fields = fields.clone();
         let mut which = 0_u8;
@@ -317,12 +317,12 @@ impl Framer {
                 Ok(size) => distance += size,
                 Err(pass) => {
                     let leg = Leg { distance: near(distance)?, pass };
-                    *self.legs.get_mut(usize::from(anchor)).ok_or(Unfit::Description)? = leg;
+                    *self.legs.get_mut(usize::from(anchor)).ok_or(FramerError::Description)? = leg;
                     (anchor, distance) = (anchor + 1, 0);
                 }
             }
         }
-        Err(if fields.is_whole() { Unfit::Lacks(number) } else { Unfit::Description })
+        Err(if fields.is_whole() { FramerError::Lacks(number) } else { FramerError::Description })
     }
 
     /// Its steps, as many as there are.
@@ -417,21 +417,21 @@ impl FramerView<'_> {
         let mut at = begin;
         anchors[0] = at as u32;
         for (leg, anchor) in self.legs.iter().zip(&mut anchors[1..]) {
-            at = behind(bytes, at + usize::from(leg.distance), leg.pass)?;
+            at = field_end(bytes, at + usize::from(leg.distance), leg.pass)?;
             *anchor = at as u32;
         }
         Some(anchors)
     }
 }
 
-fn near(distance: usize) -> Result<u16, Unfit> {
-    if distance > DISTANCE_MAX { Err(Unfit::Description) } else { Ok(distance as u16) }
+fn near(distance: usize) -> Result<u16, FramerError> {
+    if distance > DISTANCE_MAX { Err(FramerError::Description) } else { Ok(distance as u16) }
 }
 
 /// A context's value: where it is does not depend on the event.
-fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Unfit> {
+fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, FramerError> {
     let found = TABLE.iter().position(|known| known.name.as_bytes() == context);
-    let index = found.ok_or(Unfit::Lacks(number))?;
+    let index = found.ok_or(FramerError::Lacks(number))?;
     let is = match TABLE[index].of {
         ContextType::Scalar(Scalar::F32 | Scalar::F64) => Kind::Float,
         ContextType::Scalar(scalar) if scalar.is_signed() => Kind::Signed,
@@ -439,20 +439,24 @@ fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Unfi
         ContextType::Text(_) => Kind::String,
     };
     if kind != is {
-        return Err(Unfit::IsOther(number));
+        return Err(FramerError::IsOther(number));
     }
     let value = Value::Context(index as u8);
     Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
 /// The same of an application's context.
-const fn application_value(found: Application, kind: Kind, number: usize) -> Result<Take, Unfit> {
+const fn application_value(
+    found: Application,
+    kind: Kind,
+    number: usize,
+) -> Result<Take, FramerError> {
     if kind as u8 != found.kind as u8 {
-        return Err(Unfit::IsOther(number));
+        return Err(FramerError::IsOther(number));
     }
     let value = match kind {
-        Kind::String => Value::StrBefore(found.before),
-        _ => Value::Before(found.before),
+        Kind::String => Value::StrBeforePayload(found.before),
+        _ => Value::BeforePayload(found.before),
     };
     Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
@@ -472,8 +476,8 @@ fn value_of(
     index: Option<u16>,
     kind: Kind,
     number: usize,
-) -> Result<(Value, usize), Unfit> {
-    let scalar = field.scalar.ok_or(Unfit::IsOther(number));
+) -> Result<(Value, usize), FramerError> {
+    let scalar = field.scalar.ok_or(FramerError::IsOther(number));
     let (value, is, offset) = match (field.shape, index) {
         (Shape::Scalar | Shape::Enumeration, None) => (Value::Scalar(scalar?), kind_of(scalar?), 0),
         (Shape::Str, None) => (Value::Str, Kind::String, 0),
@@ -485,9 +489,9 @@ fn value_of(
             (Value::Scalar(scalar?), kind_of(scalar?), offset)
         }
         (Shape::Sequence, Some(index)) => (Value::Element(scalar?, index), kind_of(scalar?), 0),
-        _ => return Err(Unfit::IsOther(number)),
+        _ => return Err(FramerError::IsOther(number)),
     };
-    if is == kind { Ok((value, offset)) } else { Err(Unfit::IsOther(number)) }
+    if is == kind { Ok((value, offset)) } else { Err(FramerError::IsOther(number)) }
 }
 
 const fn kind_of(scalar: Scalar) -> Kind {
@@ -512,7 +516,7 @@ fn size_of_field(field: &FieldView<'_>) -> Result<usize, Pass> {
 
 /// Returns the end of the field at `at`.
 #[inline]
-fn behind(bytes: &[u8], at: usize, pass: Pass) -> Option<usize> {
+fn field_end(bytes: &[u8], at: usize, pass: Pass) -> Option<usize> {
     match pass {
         Pass::Str => Some(at + length_of_str(bytes, at)? + 1),
         Pass::Counted(size) => {
@@ -566,10 +570,10 @@ fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Optio
             scalar_at(bytes, at + offset, scalar)
         }
         Value::Context(index) => Some(contexts.value(index)),
-        Value::Before(before) => {
+        Value::BeforePayload(before) => {
             scalar_at(bytes, at.checked_sub(usize::from(before))?, Scalar::U64)
         }
-        Value::StrBefore(before) => {
+        Value::StrBeforePayload(before) => {
             let at = at.checked_sub(usize::from(before))?;
             word(at, length_of_str(bytes, at)?)
         }

@@ -101,9 +101,9 @@ impl Helper {
 
     /// Returns the number of bytes that it compares with numbers, if it does: 1 to 16.
     pub const fn compared_bytes(self) -> Option<u8> {
-        const BEFORE: u8 = Helper::BytesDiffer1 as u8 - 1;
+        const NUMBER_OFFSET: u8 = Helper::BytesDiffer1 as u8 - 1;
         match self as u8 {
-            number @ 26..=41 => Some(number - BEFORE),
+            number @ 26..=41 => Some(number - NUMBER_OFFSET),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::generate::{Dialect, Dice, SLOTS, damaged, input, program, program_in};
-use common::{both, bytes, executed, interpreted, listing, verified};
+use common::{bytes, executed, interpreted, listing, run_both, verified};
 use trackway_jit::insn::{INSN_BYTES, alu, class};
 use trackway_jit::verify::Rules;
 
@@ -25,7 +25,7 @@ fn random_programs_do_the_same_in_both_ways() {
             panic!("seed {seed}: {rejection}\n{}", listing(&bytes));
         });
         for _ in 0..3 {
-            both(&[verified], &input(&mut dice));
+            run_both(&[verified], &input(&mut dice));
         }
     }
 }
@@ -64,7 +64,7 @@ fn another_interpreter_says_the_same() {
         let other = rbpf::EbpfVmRaw::new(Some(&bytes)).expect("a program");
         for _ in 0..3 {
             let input = input(&mut dice);
-            let answer = both(&[verified], &input).answer;
+            let answer = run_both(&[verified], &input).answer;
             let mut frame: Vec<u8> =
                 input.slots.iter().flat_map(|slot| slot.to_le_bytes()).collect();
             let expected = other.execute_program(&mut frame).expect("an answer");
@@ -82,7 +82,7 @@ fn damaged_programs_are_rejected_or_do_the_same_in_both_ways() {
         let bytes = damaged(&bytes(&program(&mut dice)), &mut dice);
         match verified(&bytes, rules()) {
             Ok(verified) => {
-                both(&[verified], &input(&mut dice));
+                run_both(&[verified], &input(&mut dice));
                 accepted += 1;
             }
             Err(rejection) => {
@@ -114,7 +114,7 @@ fn random_bytes_are_rejected_or_do_the_same_in_both_ways() {
         // Nothing ends without an end.
         bytes.extend([0xb7, 0, 0, 0, 1, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);
         if let Ok(verified) = verified(&bytes, rules()) {
-            both(&[verified], &input(&mut dice));
+            run_both(&[verified], &input(&mut dice));
             accepted += 1;
         }
     }

@@ -96,7 +96,7 @@ impl fmt::Display for ListError {
 impl std::error::Error for ListError {}
 
 /// Returns true if a list includes all.
-fn asks_for_all(list: &str) -> Result<bool, ListError> {
+fn includes_all(list: &str) -> Result<bool, ListError> {
     let has = |wanted| words(list).any(|word| word == wanted);
     if has("all") && has("none") { Err(ListError::AllAndNone) } else { Ok(has("all")) }
 }
@@ -114,7 +114,7 @@ impl Names {
     ///
     /// If there is another word in it, or both `all` and `none`.
     pub fn of_list(list: &str) -> Result<Self, ListError> {
-        let all = asks_for_all(list)?;
+        let all = includes_all(list)?;
         let mut names = Self { payload: all, context: all, header: all, scope: all };
         if words(list).next().is_none() {
             names = Self::default();
@@ -142,7 +142,7 @@ impl Fields {
     ///
     /// If there is another word in it, or both `all` and `none`.
     pub fn of_list(list: &str) -> Result<Self, ListError> {
-        let mut fields = Self::all(asks_for_all(list)?);
+        let mut fields = Self::all(includes_all(list)?);
         if words(list).next().is_none() {
             fields = Self::default();
         }

@@ -54,13 +54,13 @@ fn states() -> Meaning {
 }
 
 /// An event with what its fields stand for.
-type Meant = (EventDescription, Vec<Option<Meaning>>);
+type MeaningCase = (EventDescription, Vec<Option<Meaning>>);
 
 fn of_kernel(name: &str, fields: Vec<(&str, FieldKind)>) -> EventDescription {
     EventDescription { provider: String::new(), ..event(name, fields) }
 }
 
-fn events() -> Vec<Meant> {
+fn events() -> Vec<MeaningCase> {
     let scalar = FieldKind::Scalar;
     let entry = of_kernel(
         "syscall_entry_openat",
@@ -116,7 +116,7 @@ fn flags(names: &[(&str, u64)]) -> Meaning {
 
 /// Calls with what stands behind their arguments, and one event with addresses: a long table.
 // Longer than 70 lines: a table.
-fn events_with_pointers() -> Vec<Meant> {
+fn events_with_pointers() -> Vec<MeaningCase> {
     let scalar = FieldKind::Scalar;
     let array = FieldKind::Array;
     let signals =
@@ -391,7 +391,7 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
 }
 
 /// Each type once, before the first event that uses it.
-fn declare(text: &mut String, events: &[Meant]) {
+fn declare(text: &mut String, events: &[MeaningCase]) {
     let mut declared = std::collections::HashSet::new();
     for (id, (event, meanings)) in events.iter().enumerate() {
         for (field, meaning) in event.fields.iter().zip(meanings) {

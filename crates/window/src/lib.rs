@@ -9,6 +9,9 @@
 
 mod allocator;
 mod events;
+#[cfg(test)]
+#[path = "../tests/support/fixture.rs"]
+mod fixture;
 mod layout;
 mod lease;
 mod open;
@@ -17,9 +20,6 @@ mod rules;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
-#[cfg(test)]
-#[path = "../tests/support/world.rs"]
-mod world;
 
 pub use allocator::{AllocateError, Allocator};
 pub use events::DescriptionBytes;

@@ -29,8 +29,12 @@ const UNWANTED: u64 = 0;
 const UNASKED: u64 = u64::MAX;
 
 /// The structure that sites find in their events.
-pub(crate) static LIBRARY: Library =
-    Library { size: size_of::<Library>() as u32, filtered: AtomicU32::new(0), ask, emit_asked };
+pub(crate) static LIBRARY: Library = Library {
+    size: size_of::<Library>() as u32,
+    filtered: AtomicU32::new(0),
+    ask: run_prefilter,
+    emit_asked,
+};
 
 /// A verdict: the event passes.
 ///
@@ -120,7 +124,7 @@ fn note_filters(session: usize, decision: &Decision) {
 /// # Safety
 /// As the C declaration says: `event` is registered, and its site found `LIBRARY` in it;
 /// `arguments` are those of its fields.
-unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
+unsafe extern "C" fn run_prefilter(event: *mut Event, arguments: *const Argument) -> u64 {
     // SAFETY: the caller's event.
     let enabled = unsafe { EnabledSessions::load(event) };
     if enabled.bits == 0 {

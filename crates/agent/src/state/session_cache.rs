@@ -156,7 +156,7 @@ impl Decision {
         let publisher = &PUBLISHERS[index % SESSIONS_MAX];
         let marker = StackMarker::new();
         // After a gone owner, all stores run again.
-        if !matches!(publisher.acquire(marker.owner()), LockResult::Held(_)) {
+        if !matches!(publisher.acquire(marker.owner()), LockResult::HeldBy(_)) {
             self.replace(window, generation, usable, layout);
             publisher.release();
         }

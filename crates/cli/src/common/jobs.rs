@@ -9,7 +9,7 @@ pub(crate) fn jobs(text: &str) -> Result<NonZero<usize>, String> {
 }
 
 /// Returns the number of threads to work with: the requested number, but no more than are useful.
-pub(crate) fn threads(asked: Option<NonZero<usize>>) -> NonZero<usize> {
+pub(crate) fn threads(requested: Option<NonZero<usize>>) -> NonZero<usize> {
     const MOST: NonZero<usize> = NonZero::new(256).expect("not zero");
-    asked.unwrap_or(trackway_reader::Settings::default().jobs).min(MOST)
+    requested.unwrap_or(trackway_reader::Settings::default().jobs).min(MOST)
 }

@@ -34,7 +34,7 @@ pub(super) struct KernelEvents {
 }
 
 impl KernelEvents {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let read = |path: &str| Some(fs::read_to_string(path).ok()?.trim().to_owned());
         let setting = |name: &'static str| {
             Some((name, read(&format!("/proc/sys/{}", name.replace('.', "/")))?))
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    fn says(finding: &Finding, verdict: Verdict, fact: &str, hint: &str) {
+    fn assert_finding(finding: &Finding, verdict: Verdict, fact: &str, hint: &str) {
         let is_so = finding.verdict == verdict
             && finding.fact.contains(fact)
             && finding.hint.as_deref().unwrap_or_default().contains(hint);
@@ -196,40 +196,65 @@ mod tests {
 
     #[test]
     fn bpf_is_explained_by_what_stands_against_it() {
-        says(&events(Ok(())).judge_bpf(), Verdict::Good, "Linux 6.18 takes programs", "");
+        assert_finding(&events(Ok(())).judge_bpf(), Verdict::Good, "Linux 6.18 takes programs", "");
         let untyped = KernelEvents { has_types: false, ..events(Ok(())) };
-        says(&untyped.judge_bpf(), Verdict::Limited, "types", "CONFIG_DEBUG_INFO_BTF");
+        assert_finding(&untyped.judge_bpf(), Verdict::Limited, "types", "CONFIG_DEBUG_INFO_BTF");
         let user = KernelEvents { capabilities: Some(0), ..events(Err(refused(libc::EPERM))) };
         let fact =
             "(no CAP_BPF, no CAP_PERFMON, kernel.unprivileged_bpf_disabled is 2, Linux 6.18)";
-        says(&user.judge_bpf(), Verdict::Missing, fact, "run it as root");
+        assert_finding(&user.judge_bpf(), Verdict::Missing, fact, "run it as root");
         let half =
             KernelEvents { capabilities: Some(1 << BPF), ..events(Err(refused(libc::EPERM))) };
-        says(&half.judge_bpf(), Verdict::Missing, "(no CAP_PERFMON, kernel", "CAP_PERFMON");
-        says(&events(Err(refused(libc::EPERM))).judge_bpf(), Verdict::Missing, "a map", "seccomp");
+        assert_finding(
+            &half.judge_bpf(),
+            Verdict::Missing,
+            "(no CAP_PERFMON, kernel",
+            "CAP_PERFMON",
+        );
+        assert_finding(
+            &events(Err(refused(libc::EPERM))).judge_bpf(),
+            Verdict::Missing,
+            "a map",
+            "seccomp",
+        );
         let locked = Some("confidentiality".to_owned());
         let locked = KernelEvents { lockdown: locked, ..events(Err(refused(libc::EPERM))) };
-        says(&locked.judge_bpf(), Verdict::Missing, "locked down", "without lockdown");
-        says(&events(Err(refused(libc::ENOSYS))).judge_bpf(), Verdict::Missing, "", "Linux 5.12");
+        assert_finding(&locked.judge_bpf(), Verdict::Missing, "locked down", "without lockdown");
+        assert_finding(
+            &events(Err(refused(libc::ENOSYS))).judge_bpf(),
+            Verdict::Missing,
+            "",
+            "Linux 5.12",
+        );
         let other = events(Err(Refusal { what: "not on this processor", error: None }));
-        says(&other.judge_bpf(), Verdict::Missing, "not on this processor", "tracefs");
+        assert_finding(&other.judge_bpf(), Verdict::Missing, "not on this processor", "tracefs");
     }
 
     #[test]
     fn the_way_is_the_one_that_a_recording_takes() {
-        says(&events(Ok(())).judge_way(), Verdict::Good, "goes by BPF", "");
+        assert_finding(&events(Ok(())).judge_way(), Verdict::Good, "goes by BPF", "");
         let by_tracefs = events(Err(refused(libc::EPERM))).judge_way();
-        says(&by_tracefs, Verdict::Limited, "goes by tracefs", "bpf");
+        assert_finding(&by_tracefs, Verdict::Limited, "goes by tracefs", "bpf");
         let within = KernelEvents { is_first_namespace: false, ..events(Ok(())) };
-        says(&within.judge_way(), Verdict::Limited, "no command: this is a pid namespace", "host");
+        assert_finding(
+            &within.judge_way(),
+            Verdict::Limited,
+            "no command: this is a pid namespace",
+            "host",
+        );
         let mut without = events(Ok(()));
         without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::PermissionDenied));
-        says(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");
-        says(&without.judge_tracefs(), Verdict::Missing, "only root", "run it as root");
-        says(&events(Ok(())).judge_tracefs(), Verdict::Good, "at /sys/kernel/tracing", "");
+        assert_finding(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");
+        assert_finding(&without.judge_tracefs(), Verdict::Missing, "only root", "run it as root");
+        assert_finding(
+            &events(Ok(())).judge_tracefs(),
+            Verdict::Good,
+            "at /sys/kernel/tracing",
+            "",
+        );
         let mut private = events(Ok(()));
         private.ways.tracefs = Ok("/proc/self/fd/3".into());
-        says(&private.judge_tracefs(), Verdict::Good, "can be", "");
+        assert_finding(&private.judge_tracefs(), Verdict::Good, "can be", "");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct User {
 }
 
 impl User {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let uid = Users::current().effective();
         let calls = std::env::var("SUDO_UID").ok().filter(|caller| uid == 0 && caller != "0");
         let by_sudo = calls.map(|caller| std::env::var("SUDO_USER").unwrap_or(caller));
@@ -63,7 +63,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let has_proc = fs::metadata("/proc/self/fd").is_ok();
         Self { has_proc, namespace: process::pid_namespace() }
     }
@@ -121,7 +121,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn look(window: &window::Seen) -> Self {
+    pub(super) fn inspect(window: &window::WindowState) -> Self {
         let backed_bytes = window.backed_bytes();
         Self {
             need: Need::on(&Cpus::look()),
@@ -194,7 +194,7 @@ pub(super) struct Sequences {
 }
 
 impl Sequences {
-    pub(super) fn look(is_refused: bool) -> Self {
+    pub(super) fn inspect(is_refused: bool) -> Self {
         Self {
             has_machine: cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
             has_kernel: thread::kernel_has_sequences(),
@@ -269,7 +269,7 @@ const QUICK_SOURCES: [&str; 5] =
     ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource"];
 
 impl Clock {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let read = |name| {
             let folder = "/sys/devices/system/clocksource/clocksource0";
             let text = fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
@@ -349,7 +349,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         Self { release: release(), restarts: process::restart_sequences() }
     }
 
@@ -377,7 +377,7 @@ pub(super) struct Crashes {
 }
 
 impl Crashes {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         Self { can_tell: process::can_tell_exits(), release: release() }
     }
 

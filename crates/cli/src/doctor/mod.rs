@@ -107,29 +107,29 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 fn all() -> Vec<Check> {
     let needed = |name, finding| Check { name, is_needed: true, finding };
     let useful = |name, finding| Check { name, is_needed: false, finding };
-    let window = window::Seen::look();
-    let kernel = kernel_events::KernelEvents::look();
+    let window = window::WindowState::inspect();
+    let kernel = kernel_events::KernelEvents::inspect();
     vec![
-        needed("user", machine::User::look().judge()),
-        needed("proc", machine::Processes::look().judge()),
+        needed("user", machine::User::inspect().judge()),
+        needed("proc", machine::Processes::inspect().judge()),
         needed("window", window.judge()),
         needed("recordings", window.judge_recordings()),
         useful("leftovers", window.judge_leftovers()),
         useful("programs", install::judge_programs()),
-        needed("memory", machine::Memory::look(&window).judge()),
-        needed("library", install::Libraries::look().judge()),
-        useful("helpers", install::Helpers::look().judge()),
-        useful("loader", install::Loader::look().judge()),
-        useful("sequences", machine::Sequences::look(window.refuses_sequences()).judge()),
-        useful("clock", machine::Clock::look().judge()),
+        needed("memory", machine::Memory::inspect(&window).judge()),
+        needed("library", install::Libraries::inspect().judge()),
+        useful("helpers", install::Helpers::inspect().judge()),
+        useful("loader", install::Loader::inspect().judge()),
+        useful("sequences", machine::Sequences::inspect(window.refuses_sequences()).judge()),
+        useful("clock", machine::Clock::inspect().judge()),
         useful("cpus", machine::judge_cpus(&trackway_recorder::checkup::Cpus::look())),
-        useful("kernel", machine::Kernel::look().judge()),
-        useful("crashes", machine::Crashes::look().judge()),
+        useful("kernel", machine::Kernel::inspect().judge()),
+        useful("crashes", machine::Crashes::inspect().judge()),
         useful("bpf", kernel.judge_bpf()),
         useful("tracefs", kernel.judge_tracefs()),
         useful("kernel-events", kernel.judge_way()),
-        useful("sessions", install::Sockets::look().judge()),
-        useful("babeltrace2", install::Babeltrace::look().judge()),
+        useful("sessions", install::Sockets::inspect().judge()),
+        useful("babeltrace2", install::Babeltrace::inspect().judge()),
     ]
 }
 

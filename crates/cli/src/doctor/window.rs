@@ -44,7 +44,7 @@ struct FileSeen {
 
 /// The state of the window and its folder.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct WindowState {
     folder: PathBuf,
     /// The folder is another one than usual, because the environment says so.
     is_elsewhere: bool,
@@ -63,8 +63,8 @@ pub(super) struct Seen {
     other_versions: BTreeMap<u32, Vec<u32>>,
 }
 
-impl Seen {
-    pub(super) fn look() -> Self {
+impl WindowState {
+    pub(super) fn inspect() -> Self {
         let folder = checkup::window_folder();
         let uid = Users::current().effective();
         // The files have the names that users have outside; `user` says where there is none.
@@ -326,8 +326,8 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    fn seen(state: State) -> Seen {
-        Seen {
+    fn window_in(state: State) -> WindowState {
+        WindowState {
             folder: "/dev/shm".into(),
             is_elsewhere: false,
             path: "/dev/shm/trackway-7-v1".into(),
@@ -345,17 +345,17 @@ mod tests {
 
     #[test]
     fn windows_that_are_there_or_can_be_made_are_good() {
-        let there = Seen { backed_bytes: 2 << 20, is_elsewhere: true, ..seen(State::Open) };
+        let there = WindowState { backed_bytes: 2 << 20, is_elsewhere: true, ..window_in(State::Open) };
         let fact = "/dev/shm/trackway-7-v1, 2.0 MiB, 3.0 GiB free, noexec (TRACKWAY_WINDOW_DIR)";
         assert_eq!(there.judge(), Finding::good(fact));
-        let absent = seen(State::Absent(Ok(()))).judge();
+        let absent = window_in(State::Absent(Ok(()))).judge();
         assert_eq!((absent.verdict, absent.hint), (Verdict::Good, None));
         assert!(absent.fact.starts_with("none yet, can be made in /dev/shm; 3.0 GiB free"));
     }
 
     #[test]
     fn what_keeps_a_window_from_being_made_is_named() {
-        let absent = |errno| seen(State::Absent(Err(Errno(errno))));
+        let absent = |errno| window_in(State::Absent(Err(Errno(errno))));
         let cases = [
             (libc::ENOENT, "no folder /dev/shm", "mount -t tmpfs"),
             (libc::ENOTDIR, "no folder /dev/shm", "mount -t tmpfs"),
@@ -373,13 +373,13 @@ mod tests {
             assert!(finding.fact.contains(fact), "{finding:?}");
             assert!(finding.hint.as_ref().is_some_and(|has| has.contains(hint)), "{finding:?}");
         }
-        let elsewhere = Seen { is_elsewhere: true, ..absent(libc::ENOENT) }.judge();
+        let elsewhere = WindowState { is_elsewhere: true, ..absent(libc::ENOENT) }.judge();
         assert_eq!(elsewhere.hint.as_deref(), Some("make it, or unset TRACKWAY_WINDOW_DIR"));
     }
 
     #[test]
     fn windows_that_are_not_to_be_believed_are_told_apart() {
-        let refused = |error, file| Seen { file, ..seen(State::Refused(error)) }.judge();
+        let refused = |error, file| WindowState { file, ..window_in(State::Refused(error)) }.judge();
         let file = FileSeen { is_regular: true, owner: 7, mode: 0o644 };
         let open = refused(OpenError::NotOurs, Some(file));
         assert_eq!(open.fact, "others may open /dev/shm/trackway-7-v1 (mode 644)");
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn dead_recorders_and_full_windows_are_said() {
         let occupant = |folder: &str, is_orphan| Occupant { folder: folder.into(), is_orphan };
-        let judge = |occupants| Seen { occupants, ..seen(State::Open) }.judge_recordings();
+        let judge = |occupants| WindowState { occupants, ..window_in(State::Open) }.judge_recordings();
         assert_eq!(judge(Vec::new()), Finding::good("none under way, room for 32"));
         // Two channels of one session.
         let alive = judge(vec![occupant("/a", false), occupant("/a", false)]);
@@ -417,9 +417,9 @@ mod tests {
 
     #[test]
     fn what_other_versions_left_is_said() {
-        assert_eq!(seen(State::Open).judge_leftovers().verdict, Verdict::Good);
+        assert_eq!(window_in(State::Open).judge_leftovers().verdict, Verdict::Good);
         let leftovers = vec!["/dev/shm/trackway-7-v0".into(), "/dev/shm/x".into()];
-        let mut seen = Seen { leftovers, ..seen(State::Open) };
+        let mut seen = WindowState { leftovers, ..window_in(State::Open) };
         let finding = seen.judge_leftovers();
         let hint = finding.hint.as_deref().unwrap_or_default();
         assert!(hint.ends_with("rm /dev/shm/trackway-7-v0 /dev/shm/x"), "{hint}");

@@ -65,7 +65,7 @@ fn text(events: &[Event]) -> String {
             name => format!(" ({name})"),
         };
         let fields = fields.join(", ");
-        let behind = behind(event);
+        let behind = pointer_members(event);
         text.push_str(&format!("    {}{known_as}: {fields}{behind}\n", event.full_name()));
     }
     text
@@ -73,7 +73,7 @@ fn text(events: &[Event]) -> String {
 
 /// Returns the additional fields of a system call's records, by name: the data that its pointers
 /// lead to.
-fn behind(event: &Event) -> String {
+fn pointer_members(event: &Event) -> String {
     // Where the arguments are is no matter.
     let anywhere = RegisterLayout {
         arguments: [0; 6],

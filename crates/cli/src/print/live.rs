@@ -7,7 +7,7 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, Request};
 
-use crate::named;
+use crate::session_traces;
 
 /// A session that is followed. Its recorder writes what there is fifty times a second, and says in
 /// the traces how far that is, until this is dropped.
@@ -33,7 +33,7 @@ impl<'a> Named<'a> {
         if path.exists() {
             return Some(Self::Folder(path));
         }
-        named::name_of(path).map(Self::Name)
+        session_traces::name_of(path).map(Self::Name)
     }
 }
 

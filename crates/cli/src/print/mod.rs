@@ -25,7 +25,7 @@ use trackway_render::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
 pub(crate) use self::args::Arguments;
 use crate::filter::object::{bytes_of, split_pattern_of};
 use crate::patterns::{self, Patterns};
-use crate::{NEGATIVE, inside, local_time, named, progress};
+use crate::{NEGATIVE, local_time, output_guard, progress, session_traces};
 
 /// Prints traces, and to standard error what tracers lost and what is damaged. The exit status is
 /// negative if damage was reported, or a trace that was followed has no end.
@@ -35,7 +35,7 @@ use crate::{NEGATIVE, inside, local_time, named, progress};
 /// If a folder has no trace, or cannot be read; if the output cannot be written.
 pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     if !arguments.follow {
-        named::find(&mut arguments.traces);
+        session_traces::find(&mut arguments.traces);
     }
     let printed = print(&arguments, &mut progress::Messages);
     progress::clear();
@@ -44,17 +44,17 @@ pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 /// Prints traces; returns true if everything was read.
 fn print(arguments: &Arguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
-    let asked = Asked {
+    let request = PrintRequest {
         arguments,
         options: options(arguments)?,
         patterns: Patterns::new(&arguments.selection.on)?,
         filters: filters(arguments)?,
     };
-    if arguments.follow { follow::run(&asked, messages) } else { whole::run(&asked, messages) }
+    if arguments.follow { follow::run(&request, messages) } else { whole::run(&request, messages) }
 }
 
 /// The parsed request of `trackway print`.
-struct Asked<'a> {
+struct PrintRequest<'a> {
     arguments: &'a Arguments,
     options: PrettyOptions,
     patterns: Patterns<'a>,
@@ -64,7 +64,7 @@ struct Asked<'a> {
 /// Gives the date and time at a time in seconds since 1970.
 type Clock = fn(i64) -> Option<DateTime>;
 
-impl Asked<'_> {
+impl PrintRequest<'_> {
     /// In the time zone that was asked for.
     fn calendar(&self) -> Clock {
         if self.arguments.clock_gmt { utc } else { local_time::local }
@@ -115,7 +115,7 @@ impl Asked<'_> {
     fn output(&self) -> anyhow::Result<Stream<File>> {
         match &self.arguments.output {
             Some(path) => {
-                inside::refuse_file(path)?;
+                output_guard::refuse_file(path)?;
                 let file = File::create(path).with_context(|| format!("cannot create {path:?}"))?;
                 Ok(Stream::of_file(file))
             }
@@ -125,7 +125,7 @@ impl Asked<'_> {
 }
 
 /// Tells of traces that were recorded into these folders and not finished, and what to do.
-fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<()> {
+fn report_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<()> {
     let whoever = |folder: &Path| fs::metadata(folder).map(|metadata| metadata.uid()).ok();
     let me = whoever(Path::new("/proc/self"));
     for folder in folders {

@@ -37,9 +37,9 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Statu
         Ok(Answer::Status(status)) if quiet => Ok(status),
         Ok(Answer::Status(status)) => {
             for notice in &status.notices {
-                super::show::say_again(notice, "");
+                super::show::repeat_notice(notice, "");
             }
-            say_begun(&status);
+            report_begun(&status);
             Ok(status)
         }
         Ok(Answer::Refused(refusal)) => {
@@ -54,7 +54,7 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Statu
     }
 }
 
-fn say_begun(status: &Status) {
+fn report_begun(status: &Status) {
     for line in begun(status) {
         message!("trackway: {line}");
     }
@@ -94,14 +94,14 @@ pub(super) fn record() -> anyhow::Result<ExitCode> {
             Begun::Refused(refusal) => Answer::Refused(refusal.clone()),
         };
         // The process that waited may have ended.
-        let _ = tell(&answer);
+        let _ = write_answer(&answer);
         // No folder is to be kept from being unmounted.
         let _ = std::env::set_current_dir("/");
     });
     Ok(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(answer: &Answer) -> anyhow::Result<()> {
+fn write_answer(answer: &Answer) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     let mut output = stdout();
@@ -117,7 +117,7 @@ pub(super) fn record_here(spec: SessionSpec, quiet: bool) -> anyhow::Result<Exit
     let served = trackway_recorder::serve(spec, talk, &mut |answer| match answer {
         Begun::There(status) => {
             if !quiet {
-                say_begun(status);
+                report_begun(status);
             }
             notify::ready(&begun(status).join("; "));
         }

@@ -55,15 +55,15 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
             let channel = channel_of(&add).map_err(beside_the_kernel)?;
             let rules = channel.on.clone().unwrap_or_default();
             let rules = [rules, filtered(&channel)].concat();
-            ask_done(&add.session, Request::AddChannel { channel })?;
-            say_unmatched(&add.session, &rules);
+            send_command(&add.session, Request::AddChannel { channel })?;
+            warn_unmatched(&add.session, &rules);
         }
         ChannelVerb::Set(set) => {
             let change = change_of(&set).map_err(beside_the_kernel)?;
-            ask_done(&set.session, Request::SetChannel { channel: set.channel, change })?;
+            send_command(&set.session, Request::SetChannel { channel: set.channel, change })?;
         }
         ChannelVerb::Remove(remove) => {
-            ask_done(&remove.session, Request::RemoveChannel { channel: remove.channel })?;
+            send_command(&remove.session, Request::RemoveChannel { channel: remove.channel })?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -74,21 +74,21 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         EventVerb::On(on) if on.kernel => {
             let filter = filter_of(&on)?;
-            ask_done(&on.session, Request::KernelOn { patterns: on.patterns, filter })?;
+            send_command(&on.session, Request::KernelOn { patterns: on.patterns, filter })?;
         }
         EventVerb::Off(OffArguments { session, patterns, kernel: true, .. }) => {
-            ask_done(&session, Request::KernelOff { patterns })?;
+            send_command(&session, Request::KernelOff { patterns })?;
         }
         EventVerb::On(on) => {
             let filter = filter_of(&on)?;
             let OnArguments { session, patterns, channel, levels, only, .. } = on;
             let rules = rules_of(patterns, &levels);
             let request = Request::EventsOn { channel, rules: rules.clone(), only, filter };
-            ask_done(&session, request)?;
-            say_unmatched(&session, &rules);
+            send_command(&session, request)?;
+            warn_unmatched(&session, &rules);
         }
         EventVerb::Off(OffArguments { session, patterns, channel, .. }) => {
-            ask_done(&session, Request::EventsOff { channel, patterns })?;
+            send_command(&session, Request::EventsOff { channel, patterns })?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -137,20 +137,20 @@ fn name_of(name: Option<String>) -> anyhow::Result<String> {
 fn is_foreground(name: &str) -> bool {
     // Others need not be asked: who stands still is waited for.
     is_name_of_record(name)
-        && match ask(name, Request::Status) {
+        && match send_request(name, Request::Status) {
             Ok(Answer::Status(status)) => status.is_foreground,
             _ => true,
         }
 }
 
 /// Asks a session's recorder.
-fn ask(name: &str, request: Request) -> Result<Answer, RecordError> {
+fn send_request(name: &str, request: Request) -> Result<Answer, RecordError> {
     Session::connect(&RunFolder::of(name), name)?.ask(request)
 }
 
 /// Asks for something that is then done, and says what else there is to say.
-fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
-    if let Answer::Done { warnings } = ask(name, request)? {
+fn send_command(name: &str, request: Request) -> anyhow::Result<()> {
+    if let Answer::Done { warnings } = send_request(name, request)? {
         for warning in warnings {
             message!("trackway: {warning}");
         }
@@ -160,8 +160,8 @@ fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
 
 /// Says which rules mean no event yet, unless others' programs may have it: their windows are the
 /// recorder's to look into.
-fn say_unmatched(session: &str, rules: &[RuleSpec]) {
-    let is_own = match ask(session, Request::Status) {
+fn warn_unmatched(session: &str, rules: &[RuleSpec]) {
+    let is_own = match send_request(session, Request::Status) {
         Ok(Answer::Status(status)) => status.users_wanted.is_empty(),
         _ => false,
     };
@@ -171,7 +171,7 @@ fn say_unmatched(session: &str, rules: &[RuleSpec]) {
 }
 
 fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
-    ask_done(&name_of(name)?, request)
+    send_command(&name_of(name)?, request)
 }
 
 fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
@@ -407,7 +407,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                show::say_again(notice, which);
+                show::repeat_notice(notice, which);
             }
             if counts.notices.is_empty() {
                 // A flight recorder has written nothing but its snapshots.
@@ -473,7 +473,7 @@ fn destroy_all() -> anyhow::Result<ExitCode> {
 }
 
 fn show_status(name: Option<String>, format: Format) -> anyhow::Result<()> {
-    let Answer::Status(status) = ask(&name_of(name)?, Request::Status)? else {
+    let Answer::Status(status) = send_request(&name_of(name)?, Request::Status)? else {
         bail!("the recorder did not say how it goes");
     };
     show::status(&status, format, &mut stdout())
@@ -486,7 +486,8 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
     }
     let last_ns = arguments.last.map(|time| time.as_nanos() as u64);
     let name = name_of(arguments.name)?;
-    let Answer::Snapshot(facts) = ask(&name, Request::Snapshot { output, last_ns })? else {
+    let Answer::Snapshot(facts) = send_request(&name, Request::Snapshot { output, last_ns })?
+    else {
         bail!("the recorder did not say where the snapshot is");
     };
     facts.missing.iter().for_each(|what| message!("trackway: {what}"));
@@ -496,7 +497,7 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
 }
 
 fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
-    let Answer::Spec(mut spec) = ask(&name_of(arguments.name)?, Request::Spec)? else {
+    let Answer::Spec(mut spec) = send_request(&name_of(arguments.name)?, Request::Spec)? else {
         bail!("the recorder did not say what the session is");
     };
     // Another time it goes to another folder; these processes are gone by then.

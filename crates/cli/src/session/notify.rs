@@ -18,17 +18,17 @@ const VARIABLE: &str = "NOTIFY_SOCKET";
 /// Longest wait for a full socket: the service manager has a time limit of its own.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Says that the session is there; `how` is for people.
-pub(super) fn ready(how: &str) {
-    tell("READY=1\n", how);
+/// Says that the session is there; `status` is for people.
+pub(super) fn ready(status: &str) {
+    notify("READY=1\n", status);
 }
 
 /// Says why it is not.
 pub(super) fn refused(why: &str) {
-    tell("", why);
+    notify("", why);
 }
 
-fn tell(state: &str, status: &str) {
+fn notify(state: &str, status: &str) {
     let Some(socket) = std::env::var_os(VARIABLE) else { return };
     // The service manager may have ended.
     let _ = send(&socket, &message(state, status));

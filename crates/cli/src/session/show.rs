@@ -66,7 +66,7 @@ impl State {
 }
 
 impl Found {
-    fn there(status: Box<Status>) -> Self {
+    fn answering(status: Box<Status>) -> Self {
         Self { state: State::of(&status), status, error: None }
     }
 
@@ -112,7 +112,7 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
         let answer =
             Session::connect(&folder, &name).and_then(|mut session| session.ask(Request::Status));
         match answer {
-            Ok(Answer::Status(status)) => Some(Found::there(status)),
+            Ok(Answer::Status(status)) => Some(Found::answering(status)),
             Ok(_) => None,
             // It has ended meanwhile.
             Err(RecordError::NoSession(_)) => None,
@@ -169,7 +169,7 @@ pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()>
     rows.extend(found.iter().map(row));
     write_table(&rows, output)?;
     for one in &found {
-        say_why_silent(one);
+        report_silence(one);
     }
     Ok(())
 }
@@ -207,7 +207,7 @@ fn is_kernels_alone(status: &Status) -> bool {
     status.kernel.as_ref().is_some_and(|kernel| kernel.spec.only)
 }
 
-fn say_why_silent(one: &Found) {
+fn report_silence(one: &Found) {
     let Some(error) = &one.error else { return };
     let name = &one.status.name;
     if one.state == State::Recovered {
@@ -270,7 +270,7 @@ fn state_of(status: &Status) -> &'static str {
 }
 
 /// Says what a recorder said; of `which` session, where there are several.
-pub(super) fn say_again(notice: &Notice, which: &str) {
+pub(super) fn repeat_notice(notice: &Notice, which: &str) {
     match notice {
         Notice::Hint { .. } => message!("{notice}"),
         Notice::Info(text) => message!("trackway: {which}{text}"),
@@ -315,7 +315,7 @@ pub(super) fn status(
         "  events    {} recorded, {}{overwritten}, of {}",
         Grouped(counts.recorded),
         shown_loss(counts.lost),
-        whose(status),
+        event_sources(status),
     )?;
     writeln!(output, "  trace     {}, {}", ByteCount(counts.bytes), shown(folder))?;
     if counts.deleted > 0 {
@@ -367,7 +367,7 @@ pub(super) fn reasons_of_silence(status: &Status) -> Vec<Reason> {
 }
 
 /// Returns the sources of a session's events, in words.
-fn whose(status: &Status) -> String {
+fn event_sources(status: &Status) -> String {
     let plural = if status.counts.processes == 1 { "" } else { "es" };
     let processes = format!("{} process{plural}", Grouped(status.counts.processes));
     match &status.kernel {
@@ -430,12 +430,12 @@ fn write_kernel_losses(status: &KernelStatus, output: &mut dyn Write) -> anyhow:
             && !status.is_of_command
             && spec.filters.is_empty();
         let passed_over = Grouped(status.passed_over);
-        let (most, whose) = match is_of_all {
+        let (most, event_sources) = match is_of_all {
             true => ("", "of those lost"),
             false => ("up to ", "more, counted of everything"),
         };
         let why = "passed over while another event was recorded";
-        writeln!(output, "  passed    {most}{passed_over} {whose}: {why}")?;
+        writeln!(output, "  passed    {most}{passed_over} {event_sources}: {why}")?;
     }
     if status.unread > 0 {
         let unread = Grouped(status.unread);

@@ -13,7 +13,7 @@ use super::types::{Array, Enumeration, Float, Integer, Member, Struct, Type};
 
 /// The place of a number in a run, and how to get it from the 8 bytes there.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct NumberPlace {
     byte: u32,
     /// Number of bits by which the word is shifted right to have the number at its low end.
     shift: u8,
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     sign: u64,
 }
 
-impl Place {
+impl NumberPlace {
     /// The place of a number of `bits` (1 to 64) at `bit` from the run's start; `None` if it is
     /// not within 8 bytes.
     pub(crate) fn new(bit: u64, bits: u32, signed: bool, big_endian: bool) -> Option<Self> {
@@ -89,13 +89,13 @@ pub(crate) struct Run {
     /// Number of bytes from the run's start that must be at hand.
     pub(crate) reach: usize,
     /// The places of its members.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<NumberPlace>,
 }
 
 /// An array's elements: numbers of which each begins with a byte if the first does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Elements {
-    pub(crate) place: Place,
+    pub(crate) place: NumberPlace,
     /// From one to the next, in bytes.
     pub(crate) stride: usize,
 }
@@ -129,7 +129,7 @@ pub(crate) struct FlatPart {
     /// The strings behind them; none but in an event's last part.
     pub(crate) texts: Arc<[Member]>,
     /// Its other members; none but in an event's last part.
-    pub(crate) others: Arc<[Member]>,
+    pub(crate) rest: Arc<[Member]>,
     /// The runs among the latter.
     pub(crate) runs: Arc<[Run]>,
 }
@@ -137,7 +137,7 @@ pub(crate) struct FlatPart {
 /// A number and its place. A copy of the member, so that all that is needed of it lies together.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    pub(crate) place: Place,
+    pub(crate) place: NumberPlace,
     pub(crate) member: Member,
 }
 
@@ -197,12 +197,13 @@ impl Flat {
         let (known, rest) = members.split_at(known.count());
         let is_text = |member: &&Member| matches!(member.kind, Type::Text) && !member.hidden;
         let (texts, others) = rest.split_at(rest.iter().take_while(is_text).count());
-        let placed = |(place, member): (Place, &Member)| Placed { place, member: member.clone() };
+        let placed =
+            |(place, member): (NumberPlace, &Member)| Placed { place, member: member.clone() };
         *self.parts.get_mut(self.count)? = FlatPart {
             scope,
             numbers: run.places.into_iter().zip(known).map(placed).collect(),
             texts: texts.into(),
-            others: others.into(),
+            rest: others.into(),
             runs: runs(others, 1).into(),
         };
         self.count += 1;
@@ -214,7 +215,7 @@ impl Flat {
 impl FlatPart {
     /// Returns true if the part ends with fields of unknown size.
     fn is_open(&self) -> bool {
-        !self.texts.is_empty() || !self.others.is_empty()
+        !self.texts.is_empty() || !self.rest.is_empty()
     }
 }
 
@@ -270,7 +271,7 @@ fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Exten
     let (bits, alignment, signed, big_endian) = number;
     let run = run.filter(|run| alignment <= run.alignment)?;
     let at = run.bits.next_multiple_of(alignment);
-    let place = Place::new(at, bits, signed, big_endian)?;
+    let place = NumberPlace::new(at, bits, signed, big_endian)?;
     run.bits = at + u64::from(bits);
     run.reach = run.reach.max(place.reach());
     run.places.push(place);
@@ -281,7 +282,7 @@ fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Exten
 fn begin(number: (u32, u64, bool, bool), known: u64) -> Option<Extended> {
     let (bits, alignment, signed, big_endian) = number;
     let alignment = alignment.max(known);
-    let place = Place::new(0, bits, signed, big_endian).filter(|_| alignment >= 8)?;
+    let place = NumberPlace::new(0, bits, signed, big_endian).filter(|_| alignment >= 8)?;
     let (bits, reach) = (u64::from(bits), place.reach());
     Some(Extended::New(Run { before: 0, alignment, bits, reach, places: vec![place] }))
 }
@@ -308,7 +309,7 @@ pub(crate) fn elements(element: &Type) -> Option<Elements> {
     if !bits.is_multiple_of(8) || !u64::from(bits).is_multiple_of(alignment) || !is_plain {
         return None;
     }
-    let place = Place::new(0, bits, signed, big_endian)?;
+    let place = NumberPlace::new(0, bits, signed, big_endian)?;
     Some(Elements { place, stride: bits as usize / 8 })
 }
 

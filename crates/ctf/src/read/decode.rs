@@ -9,7 +9,7 @@ use std::slice::Iter;
 
 use super::cursor::Cursor;
 use super::error::DecodeError;
-use crate::model::runs::{Elements, Place, Run};
+use crate::model::runs::{Elements, NumberPlace, Run};
 use crate::model::types::{
     Array, Encoding, Enumeration, Float, Integer, Member, ROLES, Role, Sequence, Struct, TextEnd,
     Type, Variant, VariantOption, WideText, in_range,
@@ -383,7 +383,7 @@ fn decode_run<S: Sink>(
 #[inline]
 pub(crate) fn placed<S: Sink>(
     member: &Member,
-    place: &Place,
+    place: &NumberPlace,
     run: &[u8],
     state: &mut State,
     sink: &mut S,

@@ -487,11 +487,11 @@ fn read_flat<S: EventSink>(
             sink.member(member);
             sink.text(cursor.string()?);
         }
-        if !part.others.is_empty() {
+        if !part.rest.is_empty() {
             // A copy, so that the cursor itself need not have a place in memory: a store and a
             // load of where a string ends would be on the way to every next event.
             let mut others = *cursor;
-            decode_members(&part.others, &part.runs, &mut others, state, sink)?;
+            decode_members(&part.rest, &part.runs, &mut others, state, sink)?;
             *cursor = others;
         }
         sink.end_struct();

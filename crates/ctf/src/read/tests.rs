@@ -199,12 +199,12 @@ fn a_large_context_is_there_once_for_all_events() {
             flat.parts().first().expect("a context")
         });
         let parts: Vec<_> = parts.collect();
-        let known = |part: &FlatPart| part.numbers.len() + part.texts.len() + part.others.len();
+        let known = |part: &FlatPart| part.numbers.len() + part.texts.len() + part.rest.len();
         assert_eq!(parts.iter().map(|part| known(part)).collect::<Vec<_>>(), [50, 50, 50]);
         for part in &parts {
             assert!(Arc::ptr_eq(&part.numbers, &parts[0].numbers));
             assert!(Arc::ptr_eq(&part.texts, &parts[0].texts));
-            assert!(Arc::ptr_eq(&part.others, &parts[0].others));
+            assert!(Arc::ptr_eq(&part.rest, &parts[0].rest));
             assert!(Arc::ptr_eq(&part.runs, &parts[0].runs));
         }
     }

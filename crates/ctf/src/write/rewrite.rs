@@ -36,14 +36,14 @@ pub struct PacketRewriter<'trace> {
     class: &'trace StreamClass,
     /// Header and context.
     head: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<PacketField>,
     events: Bits,
     reach_cycles: Option<u64>,
 }
 
 /// The place of a field that describes the packet.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct PacketField {
     role: Role,
     bit: u64,
     bits: u32,
@@ -65,7 +65,7 @@ impl<'trace> PacketRewriter<'trace> {
         let header_bits = decoder.position_bits();
         let head_bytes = usize::try_from(header_bits / 8).ok()?;
         let head = window.bytes.get(..head_bytes).filter(|_| window.start == 0)?;
-        let mut places = Places { found: Vec::new(), bit: 0 };
+        let mut places = PacketFields { found: Vec::new(), bit: 0 };
         let kinds = [trace.packet_header.as_ref(), class.packet_context.as_ref()];
         // Where this ends early, what was found is good, and what is missing is missed below.
         let _ = kinds.into_iter().flatten().try_for_each(|kind| places.walk(kind));
@@ -146,12 +146,12 @@ impl<'trace> PacketRewriter<'trace> {
 }
 
 /// Finds the places of fields as long as they are the same in all packets.
-struct Places {
-    found: Vec<Place>,
+struct PacketFields {
+    found: Vec<PacketField>,
     bit: u64,
 }
 
-impl Places {
+impl PacketFields {
     /// Walks over a field; returns `None` at the first one of unknown size.
     fn walk(&mut self, kind: &Type) -> Option<()> {
         match kind {
@@ -182,7 +182,12 @@ impl Places {
         if integer.role != Role::None {
             let bits = integer.bits;
             let (role, big_endian) = (integer.role, integer.big_endian);
-            self.found.push(Place { role, bit: self.bit - u64::from(bits), bits, big_endian });
+            self.found.push(PacketField {
+                role,
+                bit: self.bit - u64::from(bits),
+                bits,
+                big_endian,
+            });
         }
         Some(())
     }

@@ -11,7 +11,7 @@ use trackway_filter::evaluate::{State, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::types::check;
 use trackway_jit::frame::{Cell, Environment, Frame};
-use trackway_jit::framer::{Contexts, Framer, Unfit, Wanted};
+use trackway_jit::framer::{Contexts, Framer, FramerError, Wanted};
 use trackway_jit::interpret;
 use trackway_jit::meaning::Meanings;
 use trackway_jit::object::Object;
@@ -262,7 +262,7 @@ impl Published {
                 .needs()
                 .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
             match framer.make(&fields, wanted) {
-                Err(unfit) => lacks &= matches!(unfit, Unfit::Lacks(_)),
+                Err(unfit) => lacks &= matches!(unfit, FramerError::Lacks(_)),
                 Ok(()) if !meanings.are_of(&fields, number, &alternative) => lacks = false,
                 Ok(()) => return Outcome::Judges(number),
             }

@@ -29,16 +29,16 @@ pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
 /// parts with `\` in them, where it is their product).
 pub(super) fn matches(text: &[u8], pattern: &[u8]) -> bool {
     let (first, rest) = split(pattern);
-    let Some(mut text) = behind(text, first) else { return false };
+    let Some(mut text) = strip_part(text, first) else { return false };
     let Some(mut rest) = rest else { return text.is_empty() };
     // Each turn takes a part of the pattern.
     loop {
         let (part, next) = split(rest);
         let Some(next) = next else {
             let start = text.len().checked_sub(bytes(part).count());
-            return start.is_some_and(|start| behind(&text[start..], part).is_some());
+            return start.is_some_and(|start| strip_part(&text[start..], part).is_some());
         };
-        let Some(left) = behind_first(text, part) else { return false };
+        let Some(left) = strip_first(text, part) else { return false };
         (text, rest) = (left, next);
     }
 }
@@ -64,14 +64,14 @@ fn bytes(part: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 /// The text behind a part of a pattern at its beginning, if that is there.
-fn behind<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
+fn strip_part<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
     bytes(part).try_fold(text, |text, byte| text.strip_prefix(&[byte]))
 }
 
 /// The text behind the first place where a part of a pattern is.
-fn behind_first<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
+fn strip_first<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
     if part.contains(&b'\\') {
-        (0..=text.len()).find_map(|start| behind(&text[start..], part))
+        (0..=text.len()).find_map(|start| strip_part(&text[start..], part))
     } else {
         find(text, part).map(|start| &text[start + part.len()..])
     }

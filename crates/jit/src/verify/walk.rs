@@ -214,7 +214,7 @@ impl<'p, 'm> Walk<'p, 'm> {
                 let access = self.stack_access(offset.into(), size);
                 self.now.load(access)?
             }
-            Some(Err(_)) => return Err(self.beyond(insn.src, insn.offset)),
+            Some(Err(_)) => return Err(self.reach_error(insn.src, insn.offset)),
             _ => return Err(Reason::NoMemory(insn.src)),
         };
         self.now.write(insn.dst, value);
@@ -222,7 +222,7 @@ impl<'p, 'm> Walk<'p, 'm> {
     }
 
     /// An access so far away that the pointer does not reach there.
-    fn beyond(&self, base: u8, by: i16) -> Reason {
+    fn reach_error(&self, base: u8, by: i16) -> Reason {
         let slots = self.rules.slots;
         match self.now.known(base) {
             Value::Frame(offset) => {
@@ -263,7 +263,7 @@ impl<'p, 'm> Walk<'p, 'm> {
                 self.now.store(access, value)
             }
             Some(Ok(Value::Frame(_))) => Err(Reason::FrameStore),
-            Some(Err(_)) => Err(self.beyond(insn.dst, insn.offset)),
+            Some(Err(_)) => Err(self.reach_error(insn.dst, insn.offset)),
             _ => Err(Reason::NoMemory(insn.dst)),
         }
     }

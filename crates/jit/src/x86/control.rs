@@ -70,13 +70,13 @@ fn compare(chunk: &mut Chunk, insn: Insn) -> Option<Condition> {
     let width = if insn.class() == class::JMP { Width::Wide } else { Width::Narrow };
     let condition = match insn.op & 0xf0 {
         jump::JEQ => Condition::Equal,
-        jump::JGT => Condition::Above,
-        jump::JGE => Condition::AboveEqual,
+        jump::JGT => Condition::UnsignedGreater,
+        jump::JGE => Condition::UnsignedGreaterEqual,
         jump::JNE | jump::JSET => Condition::NotEqual,
         jump::JSGT => Condition::Greater,
         jump::JSGE => Condition::GreaterEqual,
-        jump::JLT => Condition::Below,
-        jump::JLE => Condition::BelowEqual,
+        jump::JLT => Condition::UnsignedLess,
+        jump::JLE => Condition::UnsignedLessEqual,
         jump::JSLT => Condition::Less,
         jump::JSLE => Condition::LessEqual,
         _ => return None,
@@ -153,21 +153,21 @@ fn epilogue(chunk: &mut Chunk, function: &Function) {
 /// A jump to a later program of the alternative, if the number in register 2 is that of one.
 fn tail_call(chunk: &mut Chunk, function: &Function, number: u8) {
     chunk.group_immediate(Group::Cmp, Width::Wide, RSI, number.into());
-    let earlier = chunk.ahead(Some(Condition::BelowEqual));
+    let earlier = chunk.jump_forward(Some(Condition::UnsignedLessEqual));
     chunk.memory(Width::Wide, &[0x8b], RAX, (RDI, offset::ENVIRONMENT));
     // cmp rsi, [rax + …]
     chunk.memory(Width::Wide, &[0x3b], RSI, (RAX, offset::ENTRIES_COUNT));
-    let beyond = chunk.ahead(Some(Condition::AboveEqual));
+    let beyond = chunk.jump_forward(Some(Condition::UnsignedGreaterEqual));
     chunk.memory(Width::Wide, &[0x8b], RAX, (RAX, offset::ENTRIES));
     // mov rax, [rax + 8 * rsi]
     chunk.raw(&[0x48, 0x8b, 0x04, 0xf0]);
     chunk.test(Width::Wide, RAX, RAX);
-    let none = chunk.ahead(Some(Condition::Equal));
+    let none = chunk.jump_forward(Some(Condition::Equal));
     epilogue(chunk, function);
     // jmp rax
     chunk.single(Width::Narrow, 0xff, 4, RAX);
-    chunk.here(earlier);
-    chunk.here(beyond);
-    chunk.here(none);
+    chunk.land(earlier);
+    chunk.land(beyond);
+    chunk.land(none);
     chunk.clear(RAX);
 }

@@ -178,7 +178,7 @@ pub(crate) fn answer(insns: &[Insn], input: &Input) -> u64 {
         Ok(verified) => verified,
         Err(rejection) => panic!("{rejection}\n{}", listing(&bytes)),
     };
-    both(&[verified], input).answer
+    run_both(&[verified], input).answer
 }
 
 /// Runs programs in both ways; what came of it, which is the same.
@@ -186,7 +186,7 @@ pub(crate) fn answer(insns: &[Insn], input: &Input) -> u64 {
 /// # Panics
 /// If the ways differ, or if there were more steps than the verifier has said.
 #[track_caller]
-pub(crate) fn both(programs: &[Verified<'_>], input: &Input) -> Effect {
+pub(crate) fn run_both(programs: &[Verified<'_>], input: &Input) -> Effect {
     let (interpreted, outcome) = interpreted(programs, input);
     let steps: u64 = programs.iter().map(|program| program.summary().steps).sum();
     assert!(outcome.steps <= steps, "{} steps of {steps}", outcome.steps);

@@ -226,7 +226,7 @@ fn unsupported_element_types_are_refused() {
 }
 
 /// Returns the verdicts of a filter on the same event; `None`: BPF is not available.
-fn taken(filter: &str, times: usize) -> Option<Vec<bool>> {
+fn verdicts(filter: &str, times: usize) -> Option<Vec<bool>> {
     let member = Member { name: "a".into(), of: Scalar::I32.into() };
     let layout = Layout { fields: vec![member], ..Layout::default() };
     let compiled = compile(filter, &layout).expect("a filter");
@@ -248,14 +248,14 @@ fn rates_and_samples_are_by_the_kernels_clock_and_chance() {
     let expected = [true, true, false, false, false];
     let mut tries = 0;
     loop {
-        let Some(taken) = taken("a == 1 && rate(2/min)", 5) else { return };
+        let Some(taken) = verdicts("a == 1 && rate(2/min)", 5) else { return };
         tries += 1;
         if taken == expected {
             break;
         }
         assert!(tries < 3, "{taken:?}");
     }
-    let Some(taken) = taken("sample(1/2)", 1000) else { return };
+    let Some(taken) = verdicts("sample(1/2)", 1000) else { return };
     let count = taken.iter().filter(|taken| **taken).count();
     assert!((300..700).contains(&count), "{count} of 1000");
 }

@@ -50,7 +50,7 @@ impl Bytes {
     }
 }
 
-struct World {
+struct Fixture {
     memory: Bytes,
     counters: Counters,
     sub_buffers: Vec<SubBuffer>,
@@ -68,11 +68,11 @@ struct Found {
     timestamp: u64,
 }
 
-impl World {
+impl Fixture {
     fn new(mode: Mode, count_shift: u32, start: u64) -> Self {
         let geometry = Geometry::new(12, count_shift).expect("sizes");
         let count = geometry.sub_count() as u32;
-        let world = Self {
+        let fixture = Self {
             memory: Bytes::new((count as usize + 2) << PAGE_SHIFT),
             counters: Counters::new(),
             sub_buffers: (0..count).map(|_| SubBuffer::new()).collect(),
@@ -81,17 +81,17 @@ impl World {
             mode,
             clock: AtomicU64::new(1 << 40),
         };
-        world.buffer().reset(start);
+        fixture.buffer().reset(start);
         if start != 0 {
             // Commit counters go on counting in bits that no equation looks at: they wrap later.
-            for sub_buffer in &world.sub_buffers {
+            for sub_buffer in &fixture.sub_buffers {
                 for counter in [&sub_buffer.commit_count, &sub_buffer.commit_seq] {
                     let bits = u64::MAX << (64 - count_shift);
                     counter.fetch_or(bits, Ordering::Relaxed);
                 }
             }
         }
-        world
+        fixture
     }
 
     fn buffer(&self) -> Buffer<'_> {
@@ -207,59 +207,59 @@ fn every_event_is_read_once_and_in_order_or_counted() {
     const DRAINED_ONCE_IN: u64 = if cfg!(miri) { 120 } else { 60 };
     for mode in [Mode::Discard, Mode::FlightRecorder] {
         for start in STARTS {
-            let world = World::new(mode, 2, start);
-            let (mut random, mut own) = (Random::new(start ^ 5), world.own_place());
+            let fixture = Fixture::new(mode, 2, start);
+            let (mut random, mut own) = (Random::new(start ^ 5), fixture.own_place());
             let (mut found, mut emitted) = (Vec::new(), 0);
             for number in 0..EVENTS {
                 emitted += 1;
-                let _ = world.emit(1 + random.below(29) as u32, 1, number);
+                let _ = fixture.emit(1 + random.below(29) as u32, 1, number);
                 if random.below(100) == 0 {
-                    world.force_switch();
+                    fixture.force_switch();
                 }
                 if random.below(DRAINED_ONCE_IN) == 0 {
-                    found.extend(world.drain(&mut own));
+                    found.extend(fixture.drain(&mut own));
                 }
                 // A long time, so that headers are long ones.
-                world.clock.fetch_add(u64::from(random.below(50) == 0) << 28, Ordering::SeqCst);
+                fixture.clock.fetch_add(u64::from(random.below(50) == 0) << 28, Ordering::SeqCst);
             }
-            world.force_switch();
-            found.extend(world.drain(&mut own));
+            fixture.force_switch();
+            found.extend(fixture.drain(&mut own));
             assert!(found.is_sorted_by_key(|record| record.number));
             assert!(found.is_sorted_by_key(|record| record.timestamp));
-            let delivered = world.buffer().records();
-            assert_eq!(delivered + world.lost(), emitted);
+            let delivered = fixture.buffer().records();
+            assert_eq!(delivered + fixture.lost(), emitted);
             match mode {
                 Mode::Discard => {
                     assert_eq!(found.len() as u64, delivered);
-                    assert!(world.lost() > 0, "it was full at times");
+                    assert!(fixture.lost() > 0, "it was full at times");
                 }
                 Mode::FlightRecorder => {
-                    assert_eq!(world.lost(), 0);
+                    assert_eq!(fixture.lost(), 0);
                     assert!((found.len() as u64) < delivered, "some were overwritten");
                     assert_eq!(found.last().map(|record| record.number), Some(EVENTS - 1));
                 }
             }
-            assert_eq!(world.buffer().holes().count(), 0);
+            assert_eq!(fixture.buffer().holes().count(), 0);
         }
     }
 }
 
 #[test]
 fn slots_may_be_committed_in_any_order() {
-    let world = World::new(Mode::Discard, 1, 0);
-    let mut own = world.own_place();
-    let [a, b, c] = [1, 2, 3].map(|words| world.reserve(words).expect("a slot"));
-    world.write(&c, 3, 1, 2);
-    world.buffer().commit(&world.memory, &c);
-    world.force_switch();
-    assert_eq!((world.buffer().poll(), world.drain(&mut own)), (Poll::Nothing, vec![]));
-    world.write(&a, 1, 1, 0);
-    world.buffer().commit(&world.memory, &a);
-    assert_eq!(world.drain(&mut own), []);
-    world.write(&b, 2, 1, 1);
-    world.buffer().commit(&world.memory, &b);
-    assert_eq!(world.buffer().poll(), Poll::Ready);
-    let numbers: Vec<_> = world.drain(&mut own).iter().map(|record| record.number).collect();
+    let fixture = Fixture::new(Mode::Discard, 1, 0);
+    let mut own = fixture.own_place();
+    let [a, b, c] = [1, 2, 3].map(|words| fixture.reserve(words).expect("a slot"));
+    fixture.write(&c, 3, 1, 2);
+    fixture.buffer().commit(&fixture.memory, &c);
+    fixture.force_switch();
+    assert_eq!((fixture.buffer().poll(), fixture.drain(&mut own)), (Poll::Nothing, vec![]));
+    fixture.write(&a, 1, 1, 0);
+    fixture.buffer().commit(&fixture.memory, &a);
+    assert_eq!(fixture.drain(&mut own), []);
+    fixture.write(&b, 2, 1, 1);
+    fixture.buffer().commit(&fixture.memory, &b);
+    assert_eq!(fixture.buffer().poll(), Poll::Ready);
+    let numbers: Vec<_> = fixture.drain(&mut own).iter().map(|record| record.number).collect();
     assert_eq!(numbers, [0, 1, 2]);
 }
 
@@ -268,25 +268,25 @@ fn slots_may_be_committed_in_any_order() {
 #[test]
 fn whoever_comes_round_before_a_commit_is_refused() {
     for mode in [Mode::Discard, Mode::FlightRecorder] {
-        let world = World::new(mode, 2, STARTS[1]);
-        let mut own = world.own_place();
-        let slot = world.reserve(4).expect("a slot");
+        let fixture = Fixture::new(mode, 2, STARTS[1]);
+        let mut own = fixture.own_place();
+        let slot = fixture.reserve(4).expect("a slot");
         let (mut read, mut number) = (0, 1);
-        while world.emit(29, 1, number).is_ok() {
+        while fixture.emit(29, 1, number).is_ok() {
             number += 1;
-            read += world.drain(&mut own).len();
+            read += fixture.drain(&mut own).len();
             assert!(number < 1000, "it must end");
         }
         // Nothing can be read before the slot that is missing.
         assert_eq!(read, 0);
-        let holes: Vec<_> = world.buffer().holes().collect();
+        let holes: Vec<_> = fixture.buffer().holes().collect();
         assert_eq!((holes.len(), holes[0].bytes), (1, slot.bytes));
         assert_eq!(holes[0].position, STARTS[1]);
-        world.write(&slot, 4, 1, 0);
-        world.buffer().commit(&world.memory, &slot);
-        let found = world.drain(&mut own);
+        fixture.write(&slot, 4, 1, 0);
+        fixture.buffer().commit(&fixture.memory, &slot);
+        let found = fixture.drain(&mut own);
         assert_eq!(found.first().map(|record| record.number), Some(0));
-        assert!(world.emit(29, 1, number).is_ok(), "and everything goes on");
+        assert!(fixture.emit(29, 1, number).is_ok(), "and everything goes on");
     }
 }
 
@@ -295,20 +295,20 @@ fn whoever_comes_round_before_a_commit_is_refused() {
 fn a_dead_producer_leaves_a_hole_that_is_found_and_all_later_events_are_counted() {
     const EVENTS: u32 = if cfg!(miri) { 500 } else { 2000 };
     for mode in [Mode::Discard, Mode::FlightRecorder] {
-        let world = World::new(mode, 2, 0);
-        let mut own = world.own_place();
+        let fixture = Fixture::new(mode, 2, 0);
+        let mut own = fixture.own_place();
         for number in 0..10 {
-            world.emit(5, 1, number).expect("a slot");
+            fixture.emit(5, 1, number).expect("a slot");
         }
-        let dead = world.reserve(20).expect("a slot");
+        let dead = fixture.reserve(20).expect("a slot");
         for number in 10..EVENTS {
-            let _ = world.emit(5, 1, number);
+            let _ = fixture.emit(5, 1, number);
         }
-        assert_eq!(world.drain(&mut own), [], "nothing is torn, and nothing comes out");
-        let holes: Vec<_> = world.buffer().holes().filter(|hole| hole.position == 0).collect();
+        assert_eq!(fixture.drain(&mut own), [], "nothing is torn, and nothing comes out");
+        let holes: Vec<_> = fixture.buffer().holes().filter(|hole| hole.position == 0).collect();
         assert_eq!((holes.len(), holes[0].bytes), (1, dead.bytes));
         assert!(holes[0].records >= 10);
-        assert_eq!(world.buffer().records() + world.lost(), EVENTS.into());
+        assert_eq!(fixture.buffer().records() + fixture.lost(), EVENTS.into());
     }
 }
 
@@ -318,11 +318,11 @@ fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
     for (mode, stores) in
         [Mode::Discard, Mode::FlightRecorder].into_iter().zip(0..3).cycle().take(6)
     {
-        let world = World::new(mode, 1, 0);
-        let sub_buffer = &world.sub_buffers[0];
+        let fixture = Fixture::new(mode, 1, 0);
+        let sub_buffer = &fixture.sub_buffers[0];
         let mut emitted = 0;
         while sub_buffer.commit_seq.load(Ordering::Relaxed) == 0 {
-            world.emit(5, 1, emitted).expect("a slot");
+            fixture.emit(5, 1, emitted).expect("a slot");
             emitted += 1;
         }
         let delivered = u64::from(emitted) - 1;
@@ -334,170 +334,179 @@ fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
         if stores < 1 {
             sub_buffer.delivered.store(0, Ordering::Relaxed);
             // SAFETY: a place of this memory, and there are no threads.
-            unsafe { world.memory.store((1 << PAGE_SHIFT) + header::RECORDS as u64, &[0; 8]) };
+            unsafe { fixture.memory.store((1 << PAGE_SHIFT) + header::RECORDS as u64, &[0; 8]) };
         }
-        assert_eq!(world.drain(&mut world.own_place()), []);
-        let holes: Vec<_> = world.buffer().holes().collect();
+        assert_eq!(fixture.drain(&mut fixture.own_place()), []);
+        let holes: Vec<_> = fixture.buffer().holes().collect();
         assert_eq!(holes.len(), 1, "{holes:?}");
         assert_eq!((holes[0].position, holes[0].bytes), (0, 0));
-        let (got, records) = world.buffer().get_undelivered(&world.memory).expect("it is whole");
+        let (got, records) =
+            fixture.buffer().get_undelivered(&fixture.memory).expect("it is whole");
         assert_eq!((got.position, records), (0, delivered));
-        world.buffer().put(got);
-        assert_eq!(world.buffer().get_undelivered(&world.memory), None);
-        assert_eq!(world.buffer().holes().count(), 1, "it stays as it is");
+        fixture.buffer().put(got);
+        assert_eq!(fixture.buffer().get_undelivered(&fixture.memory), None);
+        assert_eq!(fixture.buffer().holes().count(), 1, "it stays as it is");
     }
 }
 
 /// And before it: who dies between reserving in a sub-buffer and pushing the reader off it.
 #[test]
 fn the_reader_is_pushed_for_a_dead_producer() {
-    let world = World::new(Mode::FlightRecorder, 1, STARTS[1]);
-    world.buffer().push_for_the_dead();
-    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), STARTS[1], "nothing to push off");
+    let fixture = Fixture::new(Mode::FlightRecorder, 1, STARTS[1]);
+    fixture.buffer().push_for_the_dead();
+    assert_eq!(
+        fixture.counters.read_count.load(Ordering::Relaxed),
+        STARTS[1],
+        "nothing to push off"
+    );
     let mut number = 0;
-    let sub = world.geometry.sub_bytes();
+    let sub = fixture.geometry.sub_bytes();
     // To the end of the buffer, all of it whole; then the dead one's reservation.
-    while world.counters.write_count.load(Ordering::Relaxed).wrapping_sub(STARTS[1]) < sub + 1 {
-        world.emit(29, 1, number).expect("a slot");
+    while fixture.counters.write_count.load(Ordering::Relaxed).wrapping_sub(STARTS[1]) < sub + 1 {
+        fixture.emit(29, 1, number).expect("a slot");
         number += 1;
     }
     let in_the_first = number - 1;
-    assert!(world.force_switch());
-    let end = world.counters.write_count.load(Ordering::Relaxed);
+    assert!(fixture.force_switch());
+    let end = fixture.counters.write_count.load(Ordering::Relaxed);
     assert_eq!(end.wrapping_sub(STARTS[1]), 2 * sub);
     let reserved = end.wrapping_add(SUB_HEADER_BYTES as u64 + 100);
-    world.counters.write_count.store(reserved, Ordering::Relaxed);
-    world.sub_buffers[0].reference.fetch_or(super::USED, Ordering::Relaxed);
-    assert_eq!(world.drain(&mut world.own_place()), [], "the first is taken, and not pushed off");
-    world.buffer().push_for_the_dead();
-    let found = world.drain(&mut world.own_place());
+    fixture.counters.write_count.store(reserved, Ordering::Relaxed);
+    fixture.sub_buffers[0].reference.fetch_or(super::USED, Ordering::Relaxed);
+    assert_eq!(
+        fixture.drain(&mut fixture.own_place()),
+        [],
+        "the first is taken, and not pushed off"
+    );
+    fixture.buffer().push_for_the_dead();
+    let found = fixture.drain(&mut fixture.own_place());
     assert_eq!(found.first().map(|record| record.number), Some(in_the_first));
     assert_eq!(
-        world.counters.read_count.load(Ordering::Relaxed),
+        fixture.counters.read_count.load(Ordering::Relaxed),
         end,
         "the next one is the hole's"
     );
-    world.buffer().push_for_the_dead();
-    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), end);
-    assert_eq!(world.buffer().holes().map(|hole| hole.position).collect::<Vec<_>>(), [end]);
+    fixture.buffer().push_for_the_dead();
+    assert_eq!(fixture.counters.read_count.load(Ordering::Relaxed), end);
+    assert_eq!(fixture.buffer().holes().map(|hole| hole.position).collect::<Vec<_>>(), [end]);
 }
 
 #[test]
 fn nothing_is_reserved_after_the_end() {
-    let world = World::new(Mode::Discard, 1, 0);
-    world.emit(1, 1, 0).expect("a slot");
-    let now = || world.clock.fetch_add(3, Ordering::SeqCst);
-    let ended = world.buffer().reserve(&world.memory, now, || false, (1, 8, 7));
+    let fixture = Fixture::new(Mode::Discard, 1, 0);
+    fixture.emit(1, 1, 0).expect("a slot");
+    let now = || fixture.clock.fetch_add(3, Ordering::SeqCst);
+    let ended = fixture.buffer().reserve(&fixture.memory, now, || false, (1, 8, 7));
     assert_eq!(ended, Err(Lost::Ended));
-    world.force_switch();
-    assert_eq!((world.drain(&mut world.own_place()).len(), world.lost()), (1, 0));
-    assert_eq!(world.buffer().holes().count(), 0);
+    fixture.force_switch();
+    assert_eq!((fixture.drain(&mut fixture.own_place()).len(), fixture.lost()), (1, 0));
+    assert_eq!(fixture.buffer().holes().count(), 0);
 }
 
 /// A producer that looked before the end and sleeps before its compare-and-swap.
 #[test]
 fn who_sleeps_through_the_end_gets_nothing_in_the_next_session_either() {
-    let world = World::new(Mode::Discard, 1, 0);
-    world.emit(1, 1, 0).expect("a slot");
+    let fixture = Fixture::new(Mode::Discard, 1, 0);
+    fixture.emit(1, 1, 0).expect("a slot");
     let generation = Cell::new(1);
     let looks = Cell::new(0);
     let now = || {
         // Behind write count and the look at the generation: the session ends, another begins.
         if looks.get() == 1 {
             generation.set(2);
-            assert!(world.buffer().retire());
-            assert_eq!(world.buffer().holes().count(), 0);
-            assert!(world.buffer().retire(), "and again");
+            assert!(fixture.buffer().retire());
+            assert_eq!(fixture.buffer().holes().count(), 0);
+            assert!(fixture.buffer().retire(), "and again");
         }
-        world.clock.fetch_add(3, Ordering::SeqCst)
+        fixture.clock.fetch_add(3, Ordering::SeqCst)
     };
     let goes_on = || {
         looks.set(looks.get() + 1);
         generation.get() == 1
     };
-    let ended = world.buffer().reserve(&world.memory, now, goes_on, (1, 8, 7));
+    let ended = fixture.buffer().reserve(&fixture.memory, now, goes_on, (1, 8, 7));
     assert_eq!((ended, looks.get()), (Err(Lost::Ended), 2));
-    world.emit(1, 1, 1).expect("a slot of the next session");
-    world.force_switch();
-    assert_eq!(world.drain(&mut world.own_place()).len(), 1);
-    assert_eq!(world.buffer().holes().count(), 0);
+    fixture.emit(1, 1, 1).expect("a slot of the next session");
+    fixture.force_switch();
+    assert_eq!(fixture.drain(&mut fixture.own_place()).len(), 1);
+    assert_eq!(fixture.buffer().holes().count(), 0);
 }
 
 #[test]
 fn a_buffer_in_which_somebody_has_a_slot_is_not_retired() {
-    let world = World::new(Mode::Discard, 1, 0);
-    let slot = world.reserve(4).expect("a slot");
-    assert!(!world.buffer().retire());
-    world.write(&slot, 4, 1, 0);
-    world.buffer().commit(&world.memory, &slot);
-    assert!(world.buffer().retire());
+    let fixture = Fixture::new(Mode::Discard, 1, 0);
+    let slot = fixture.reserve(4).expect("a slot");
+    assert!(!fixture.buffer().retire());
+    fixture.write(&slot, 4, 1, 0);
+    fixture.buffer().commit(&fixture.memory, &slot);
+    assert!(fixture.buffer().retire());
 }
 
 /// The recorder passed over the sub-buffer of a producer that slept in it, and that now goes on.
 #[test]
 fn a_reader_that_is_ahead_is_not_pushed() {
-    let world = World::new(Mode::FlightRecorder, 1, STARTS[1]);
-    let ahead = STARTS[1].wrapping_add(64 * world.geometry.sub_bytes());
-    world.counters.read_count.store(ahead, Ordering::Relaxed);
+    let fixture = Fixture::new(Mode::FlightRecorder, 1, STARTS[1]);
+    let ahead = STARTS[1].wrapping_add(64 * fixture.geometry.sub_bytes());
+    fixture.counters.read_count.store(ahead, Ordering::Relaxed);
     for number in 0..1000 {
-        world.emit(29, 1, number).expect("a slot");
+        fixture.emit(29, 1, number).expect("a slot");
     }
-    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), ahead);
+    assert_eq!(fixture.counters.read_count.load(Ordering::Relaxed), ahead);
     // However far it is.
-    world.counters.write_count.store(1 << 62, Ordering::Relaxed);
-    world.buffer().push_for_the_dead();
-    assert!(world.counters.read_count.load(Ordering::Relaxed) >= (1 << 62) - (2 << 12));
+    fixture.counters.write_count.store(1 << 62, Ordering::Relaxed);
+    fixture.buffer().push_for_the_dead();
+    assert!(fixture.counters.read_count.load(Ordering::Relaxed) >= (1 << 62) - (2 << 12));
 }
 
 #[test]
 fn another_session_begins_beyond_the_one_before() {
-    let world = World::new(Mode::Discard, 1, 0);
-    world.emit(1, 1, 0).expect("a slot");
-    world.buffer().begin_session();
-    let begin = world.counters.write_count.load(Ordering::Relaxed);
-    assert!(begin > 4096 && begin.is_multiple_of(world.geometry.ring_bytes()));
-    assert_eq!(world.drain(&mut world.own_place()), []);
-    assert_eq!(world.buffer().memory_end(), 0);
-    for place in 1..=world.places.len() as u64 {
-        assert_eq!(world.buffer().give_memory(place << PAGE_SHIFT), place);
+    let fixture = Fixture::new(Mode::Discard, 1, 0);
+    fixture.emit(1, 1, 0).expect("a slot");
+    fixture.buffer().begin_session();
+    let begin = fixture.counters.write_count.load(Ordering::Relaxed);
+    assert!(begin > 4096 && begin.is_multiple_of(fixture.geometry.ring_bytes()));
+    assert_eq!(fixture.drain(&mut fixture.own_place()), []);
+    assert_eq!(fixture.buffer().memory_end(), 0);
+    for place in 1..=fixture.places.len() as u64 {
+        assert_eq!(fixture.buffer().give_memory(place << PAGE_SHIFT), place);
     }
-    assert_eq!(world.buffer().memory_end(), (1 + world.places.len() as u64) << PAGE_SHIFT);
-    world.emit(1, 1, 1).expect("a slot");
-    world.force_switch();
-    assert_eq!(world.drain(&mut world.own_place()).len(), 1);
-    assert_eq!(world.buffer().holes().count(), 0);
+    assert_eq!(fixture.buffer().memory_end(), (1 + fixture.places.len() as u64) << PAGE_SHIFT);
+    fixture.emit(1, 1, 1).expect("a slot");
+    fixture.force_switch();
+    assert_eq!(fixture.drain(&mut fixture.own_place()).len(), 1);
+    assert_eq!(fixture.buffer().holes().count(), 0);
 }
 
 #[test]
 fn what_finds_no_memory_is_counted_and_holds_nobody_up() {
-    let world = World::new(Mode::Discard, 1, 0);
-    for place in &world.places {
+    let fixture = Fixture::new(Mode::Discard, 1, 0);
+    for place in &fixture.places {
         place.store(0, Ordering::Relaxed);
     }
     for number in 0..1000 {
-        assert!(matches!(world.emit(20, 1, number), Err(Lost::NotBacked | Lost::Full)));
+        assert!(matches!(fixture.emit(20, 1, number), Err(Lost::NotBacked | Lost::Full)));
     }
-    assert_eq!((world.lost(), world.buffer().holes().count()), (1000, 0));
+    assert_eq!((fixture.lost(), fixture.buffer().holes().count()), (1000, 0));
 }
 
 #[test]
 fn a_switch_is_forced_only_where_there_is_something() {
-    let world = World::new(Mode::Discard, 1, 0);
-    let mut own = world.own_place();
-    assert!(!world.force_switch());
-    world.emit(1, 1, 0).expect("a slot");
-    assert!(world.force_switch());
-    assert!(!world.force_switch());
-    assert_eq!(world.drain(&mut own).len(), 1);
+    let fixture = Fixture::new(Mode::Discard, 1, 0);
+    let mut own = fixture.own_place();
+    assert!(!fixture.force_switch());
+    fixture.emit(1, 1, 0).expect("a slot");
+    assert!(fixture.force_switch());
+    assert!(!fixture.force_switch());
+    assert_eq!(fixture.drain(&mut own).len(), 1);
     // Full with one sub-buffer not read: the other two rounds of it.
-    world.emit(1, 1, 1).expect("a slot");
-    world.force_switch();
-    world.emit(1, 1, 2).expect("a slot");
-    world.force_switch();
-    assert_eq!(world.emit(1, 1, 3), Err(Lost::Full));
-    assert_eq!(world.buffer().poll(), Poll::Urgent);
-    assert_eq!(world.drain(&mut own).len(), 2);
-    assert_eq!(world.emit(1, 1, 4), Ok(()));
+    fixture.emit(1, 1, 1).expect("a slot");
+    fixture.force_switch();
+    fixture.emit(1, 1, 2).expect("a slot");
+    fixture.force_switch();
+    assert_eq!(fixture.emit(1, 1, 3), Err(Lost::Full));
+    assert_eq!(fixture.buffer().poll(), Poll::Urgent);
+    assert_eq!(fixture.drain(&mut own).len(), 2);
+    assert_eq!(fixture.emit(1, 1, 4), Ok(()));
 }
 
 /// Four producers and a consumer, moved about by the system as it likes.
@@ -506,32 +515,32 @@ fn threads_lose_and_tear_nothing() {
     const WRITERS: u32 = 4;
     const EVENTS: u32 = if cfg!(miri) { 12 } else { 60_000 };
     for (mode, start) in [(Mode::Discard, STARTS[1]), (Mode::FlightRecorder, STARTS[1])] {
-        let world = World::new(mode, 2, start);
+        let fixture = Fixture::new(mode, 2, start);
         let stop = AtomicBool::new(false);
         let (found, emitted) = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
-                    let world = &world;
+                    let fixture = &fixture;
                     scope.spawn(move || {
                         let mut random = Random::new(u64::from(writer));
                         (0..EVENTS)
                             .filter(|&number| {
                                 let words = 1 + random.below(29) as u32;
-                                world.emit(words, writer, number).is_ok()
+                                fixture.emit(words, writer, number).is_ok()
                             })
                             .count()
                     })
                 })
                 .collect();
-            let (world, stop) = (&world, &stop);
+            let (fixture, stop) = (&fixture, &stop);
             let reader = scope.spawn(move || {
-                let (mut found, mut own) = (Vec::new(), world.own_place());
+                let (mut found, mut own) = (Vec::new(), fixture.own_place());
                 while !stop.load(Ordering::Acquire) {
-                    found.extend(world.drain(&mut own));
+                    found.extend(fixture.drain(&mut own));
                     std::thread::yield_now();
                 }
-                world.force_switch();
-                found.extend(world.drain(&mut own));
+                fixture.force_switch();
+                found.extend(fixture.drain(&mut own));
                 found
             });
             let emitted: usize =
@@ -544,14 +553,14 @@ fn threads_lose_and_tear_nothing() {
             let numbers: Vec<_> = found.iter().filter(|record| record.writer == writer).collect();
             assert!(numbers.is_sorted_by(|a, b| a.number < b.number), "each once, in order");
         }
-        let delivered = world.buffer().records();
+        let delivered = fixture.buffer().records();
         assert_eq!(delivered, emitted as u64);
-        assert_eq!(delivered + world.lost(), u64::from(WRITERS * EVENTS));
+        assert_eq!(delivered + fixture.lost(), u64::from(WRITERS * EVENTS));
         assert!(!found.is_empty());
         if mode == Mode::Discard {
             assert_eq!(found.len(), emitted);
         }
-        assert_eq!(world.buffer().holes().count(), 0);
+        assert_eq!(fixture.buffer().holes().count(), 0);
     }
 }
 

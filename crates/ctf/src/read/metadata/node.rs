@@ -15,20 +15,23 @@ use crate::read::trace::{ClockClass, TraceName};
 pub(crate) const DEPTH_MAX: u32 = 48;
 
 /// Line and column in the metadata's text, both from 1.
-pub(crate) type Place = (u32, u32);
+pub(crate) type SourcePosition = (u32, u32);
 
 /// A type as written.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) depth: u32,
     /// Place of the declaration, or of the closest one around it.
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
     pub(crate) kind: NodeKind,
 }
 
 impl Node {
     /// A node that is declared at `place`, unless it is too deep.
-    pub(crate) fn shared(place: Place, kind: NodeKind) -> Result<Arc<Self>, MetadataError> {
+    pub(crate) fn shared(
+        place: SourcePosition,
+        kind: NodeKind,
+    ) -> Result<Arc<Self>, MetadataError> {
         let depth = kind.depth();
         if depth > DEPTH_MAX {
             return Err(MetadataError::at(place, MetadataProblem::TooComplex));
@@ -119,7 +122,7 @@ pub(crate) enum Start {
     /// In a scope, by its number in `resolve.rs`.
     Scope(usize),
     /// So many structures above the one that the dependent field is in.
-    Above(usize),
+    Enclosing(usize),
 }
 
 /// The path of a field that another one depends on, and where it is named.
@@ -127,7 +130,7 @@ pub(crate) enum Start {
 pub(crate) struct Reference {
     pub(crate) path: Vec<String>,
     pub(crate) start: Start,
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
 }
 
 impl NodeKind {
@@ -176,7 +179,7 @@ pub(crate) struct Document {
 #[derive(Debug)]
 pub(crate) struct ClockNode {
     pub(crate) clock: ClockClass,
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
 }
 
 #[derive(Debug, Default)]
@@ -187,7 +190,7 @@ pub(crate) struct StreamNode {
     pub(crate) event_context: Option<Arc<Node>>,
     /// Name of its default clock (CTF 2).
     pub(crate) clock: Option<Arc<str>>,
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
 }
 
 #[derive(Debug, Default)]
@@ -199,5 +202,5 @@ pub(crate) struct EventNode {
     pub(crate) emf_uri: Option<String>,
     pub(crate) context: Option<Arc<Node>>,
     pub(crate) fields: Option<Arc<Node>>,
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::lexer::Token;
-use super::node::{EnvironmentValue, IntegerNode, Named, Node, NodeKind, Place, Reference, Start};
+use super::node::{
+    EnvironmentValue, IntegerNode, Named, Node, NodeKind, Reference, SourcePosition, Start,
+};
 use super::parser::{Parsed, Parser, Value};
 use crate::model::meaning::Meaning;
 use crate::model::types::{Base, Mapping};
@@ -90,7 +92,7 @@ impl Parser<'_> {
         }
     }
 
-    fn lookup(&self, place: Place, name: &str) -> Parsed<Arc<Node>> {
+    fn lookup(&self, place: SourcePosition, name: &str) -> Parsed<Arc<Node>> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
         let unknown = || MetadataError::at(place, MetadataProblem::UnknownType(name.to_owned()));
         found.cloned().ok_or_else(unknown)

@@ -322,7 +322,7 @@ impl Reader {
         if path.is_empty() {
             return Err(location.wrong("path"));
         }
-        let start = scope.map_or(Start::Above(above), Start::Scope);
+        let start = scope.map_or(Start::Enclosing(above), Start::Scope);
         Ok(Reference { path, start, place: self.place })
     }
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use property::Object;
 use serde_json::Value;
 
-use super::node::{ClockNode, Document, EnvironmentValue, EventNode, Node, Place, StreamNode};
+use super::node::{
+    ClockNode, Document, EnvironmentValue, EventNode, Node, SourcePosition, StreamNode,
+};
 use crate::read::error::{MetadataError, MetadataProblem};
 use crate::read::trace::{ClockClass, TraceName};
 
@@ -54,7 +56,7 @@ struct Reader {
     document: Document,
     aliases: HashMap<String, Arc<Node>>,
     /// Start of the current fragment.
-    place: Place,
+    place: SourcePosition,
 }
 
 /// Parses all of `text`.
