@@ -14,12 +14,12 @@ use crate::layout::{Float, Integer, Layout, Member, Type};
 use crate::types::{MemberPath, Root, Step};
 
 /// Words that are no names in C or C++, or that compilers define as something else.
-const RESERVED_WORDS: &str = " alignas alignof and asm auto bool break case catch char class compl const \
-    constexpr continue decltype default delete do double else enum explicit export extern false \
-    float for friend goto i386 if inline int linux long mutable namespace new noexcept not \
-    nullptr operator or private protected public register restrict return short signed sizeof \
-    static struct switch template this throw true try typedef typeid typename typeof union unix \
-    unsigned using virtual void volatile wchar_t while xor ";
+const RESERVED_WORDS: &str = " alignas alignof and asm auto bool break case catch char class \
+    compl const constexpr continue decltype default delete do double else enum explicit export \
+    extern false float for friend goto i386 if inline int linux long mutable namespace new \
+    noexcept not nullptr operator or private protected public register restrict return short \
+    signed sizeof static struct switch template this throw true try typedef typeid typename \
+    typeof union unix unsigned using virtual void volatile wchar_t while xor ";
 
 /// The header for these events. Layouts of the same name are variants of one event.
 pub fn header(layouts: &[Layout]) -> String {

@@ -326,7 +326,7 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    fn window_in(state: State) -> WindowState {
+    fn in_state(state: State) -> WindowState {
         WindowState {
             folder: "/dev/shm".into(),
             is_elsewhere: false,
@@ -345,17 +345,18 @@ mod tests {
 
     #[test]
     fn windows_that_are_there_or_can_be_made_are_good() {
-        let there = WindowState { backed_bytes: 2 << 20, is_elsewhere: true, ..window_in(State::Open) };
+        let there =
+            WindowState { backed_bytes: 2 << 20, is_elsewhere: true, ..in_state(State::Open) };
         let fact = "/dev/shm/trackway-7-v1, 2.0 MiB, 3.0 GiB free, noexec (TRACKWAY_WINDOW_DIR)";
         assert_eq!(there.judge(), Finding::good(fact));
-        let absent = window_in(State::Absent(Ok(()))).judge();
+        let absent = in_state(State::Absent(Ok(()))).judge();
         assert_eq!((absent.verdict, absent.hint), (Verdict::Good, None));
         assert!(absent.fact.starts_with("none yet, can be made in /dev/shm; 3.0 GiB free"));
     }
 
     #[test]
     fn what_keeps_a_window_from_being_made_is_named() {
-        let absent = |errno| window_in(State::Absent(Err(Errno(errno))));
+        let absent = |errno| in_state(State::Absent(Err(Errno(errno))));
         let cases = [
             (libc::ENOENT, "no folder /dev/shm", "mount -t tmpfs"),
             (libc::ENOTDIR, "no folder /dev/shm", "mount -t tmpfs"),
@@ -379,7 +380,7 @@ mod tests {
 
     #[test]
     fn windows_that_are_not_to_be_believed_are_told_apart() {
-        let refused = |error, file| WindowState { file, ..window_in(State::Refused(error)) }.judge();
+        let refused = |error, file| WindowState { file, ..in_state(State::Refused(error)) }.judge();
         let file = FileSeen { is_regular: true, owner: 7, mode: 0o644 };
         let open = refused(OpenError::NotOurs, Some(file));
         assert_eq!(open.fact, "others may open /dev/shm/trackway-7-v1 (mode 644)");
@@ -400,7 +401,8 @@ mod tests {
     #[test]
     fn dead_recorders_and_full_windows_are_said() {
         let occupant = |folder: &str, is_orphan| Occupant { folder: folder.into(), is_orphan };
-        let judge = |occupants| WindowState { occupants, ..window_in(State::Open) }.judge_recordings();
+        let judge =
+            |occupants| WindowState { occupants, ..in_state(State::Open) }.judge_recordings();
         assert_eq!(judge(Vec::new()), Finding::good("none under way, room for 32"));
         // Two channels of one session.
         let alive = judge(vec![occupant("/a", false), occupant("/a", false)]);
@@ -417,9 +419,9 @@ mod tests {
 
     #[test]
     fn what_other_versions_left_is_said() {
-        assert_eq!(window_in(State::Open).judge_leftovers().verdict, Verdict::Good);
+        assert_eq!(in_state(State::Open).judge_leftovers().verdict, Verdict::Good);
         let leftovers = vec!["/dev/shm/trackway-7-v0".into(), "/dev/shm/x".into()];
-        let mut seen = WindowState { leftovers, ..window_in(State::Open) };
+        let mut seen = WindowState { leftovers, ..in_state(State::Open) };
         let finding = seen.judge_leftovers();
         let hint = finding.hint.as_deref().unwrap_or_default();
         assert!(hint.ends_with("rm /dev/shm/trackway-7-v0 /dev/shm/x"), "{hint}");

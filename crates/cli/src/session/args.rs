@@ -405,7 +405,8 @@ pub(crate) struct SetArguments {
     #[arg(long, conflicts_with = "overwrite", help_heading = HOW_MUCH)]
     pub(crate) discard: bool,
     /// Of any process
-    #[arg(long, help_heading = PROCESSES, conflicts_with_all = ["pid", "executable", "pid_namespace"])]
+    #[arg(long, help_heading = PROCESSES,
+        conflicts_with_all = ["pid", "executable", "pid_namespace"])]
     pub(crate) any_process: bool,
 }
 
