@@ -18,14 +18,14 @@ use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
+use trackway_kernel::bpf_program::buffers::{BufferMode, Buffers};
+use trackway_kernel::bpf_program::codegen::{EventNumber, ProgramMaps, generate_program};
+use trackway_kernel::bpf_program::layout::{BufferLayout, LEVELS};
+use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::model::{
-    Behind, Event, Field, Kind, Location, Meaning, Phase, Source, Symbols,
+    Event, Field, FieldShape, Location, Meaning, Phase, Pointee, Source, Symbols,
 };
-use trackway_kernel::record::buffers::Buffers;
-use trackway_kernel::record::layout::{LEVELS, Layout};
-use trackway_kernel::record::program::program;
-use trackway_kernel::record::staging::Staged;
 use trackway_ring::Drained;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
 use trackway_tests::{World, has, is_root, skipped};
@@ -105,20 +105,22 @@ fn run(code: &[u8], record: &[u8]) -> io::Result<()> {
 /// What kinds are told apart by: all that decides how a field is read or shown.
 fn key(field: &Field) -> String {
     let kind = match field.kind {
-        Kind::Integer(scalar) => format!("integer {scalar:?}"),
-        Kind::Array(scalar, _) => format!("array of {scalar:?}"),
-        Kind::Text(_) => "text in an array".to_owned(),
-        Kind::Bytes(_) => "bytes".to_owned(),
-        Kind::Dynamic(scalar, location) => format!("dynamic array of {scalar:?}, {location:?}"),
-        Kind::DynamicText(location) => format!("dynamic text, {location:?}"),
-        Kind::Bitmask(location) => format!("set of bits, {location:?}"),
-        Kind::Trailing(scalar) => format!("trailing {scalar:?}"),
-        Kind::TrailingText => "trailing text".to_owned(),
-        Kind::Operation(_) => "what a request is to do".to_owned(),
+        FieldShape::Integer(scalar) => format!("integer {scalar:?}"),
+        FieldShape::Array(scalar, _) => format!("array of {scalar:?}"),
+        FieldShape::Text(_) => "text in an array".to_owned(),
+        FieldShape::Bytes(_) => "bytes".to_owned(),
+        FieldShape::Dynamic(scalar, location) => {
+            format!("dynamic array of {scalar:?}, {location:?}")
+        }
+        FieldShape::DynamicText(location) => format!("dynamic text, {location:?}"),
+        FieldShape::Bitmask(location) => format!("set of bits, {location:?}"),
+        FieldShape::Trailing(scalar) => format!("trailing {scalar:?}"),
+        FieldShape::TrailingText => "trailing text".to_owned(),
+        FieldShape::RequestFlags(_) => "what a request is to do".to_owned(),
     };
     let meaning = format!("{:?}", field.meaning);
     let meaning = meaning.split(['(', ' ']).next().unwrap_or_default().to_owned();
-    let text = if field.behind == Some(Behind::Text) { ", of text" } else { "" };
+    let text = if field.pointee == Some(Pointee::Text) { ", of text" } else { "" };
     format!("{kind}, {meaning}{text}")
 }
 
@@ -143,17 +145,19 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
     for field in &event.fields {
         let (at, size) = (field.offset as usize, field.size as usize);
         let bytes = match field.kind {
-            Kind::Integer(_) if is_text(event, field) => text.to_le_bytes().to_vec(),
-            Kind::Integer(_) => integer(field, size, made),
-            Kind::Array(..) | Kind::Bytes(_) => (0..size).map(|_| made.byte()).collect(),
+            FieldShape::Integer(_) if is_text(event, field) => text.to_le_bytes().to_vec(),
+            FieldShape::Integer(_) => integer(field, size, made),
+            FieldShape::Array(..) | FieldShape::Bytes(_) => {
+                (0..size).map(|_| made.byte()).collect()
+            }
             // Its letters are there.
-            Kind::Operation(_) => continue,
-            Kind::Text(_) if field.name == "rwbs" => {
+            FieldShape::RequestFlags(_) => continue,
+            FieldShape::Text(_) if field.name == "rwbs" => {
                 let mut text = REQUEST.to_vec();
                 text.resize(size, b'S');
                 text
             }
-            Kind::Text(_) => {
+            FieldShape::Text(_) => {
                 let letters = size.saturating_sub(1).min(5);
                 let mut text: Vec<u8> = (0..letters).map(|_| made.letter()).collect();
                 // What stands behind the NUL is nobody's.
@@ -161,19 +165,19 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
                 text.resize(size, b'?');
                 text
             }
-            Kind::DynamicText(location) => {
+            FieldShape::DynamicText(location) => {
                 let data = [made.letter(), made.letter(), made.letter(), 0];
                 place(&mut record, field, location, &data)?
             }
-            Kind::Dynamic(scalar, location) => {
+            FieldShape::Dynamic(scalar, location) => {
                 let data: Vec<u8> = (0..2 * scalar.size_bytes()).map(|_| made.byte()).collect();
                 place(&mut record, field, location, &data)?
             }
-            Kind::Bitmask(location) => {
+            FieldShape::Bitmask(location) => {
                 let data: Vec<u8> = (0..8).map(|_| made.byte()).collect();
                 place(&mut record, field, location, &data)?
             }
-            Kind::Trailing(_) | Kind::TrailingText => return None,
+            FieldShape::Trailing(_) | FieldShape::TrailingText => return None,
         };
         record.get_mut(at..at + size)?.copy_from_slice(bytes.get(..size)?);
     }
@@ -184,7 +188,7 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
 
 fn is_text(event: &Event, field: &Field) -> bool {
     let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
-    is_entry && field.size == 8 && field.behind == Some(Behind::Text)
+    is_entry && field.size == 8 && field.pointee == Some(Pointee::Text)
 }
 
 /// One of the values that have a name, where some have; else any.
@@ -233,8 +237,8 @@ fn elements(scalar: Scalar, bytes: &[u8]) -> String {
 }
 
 /// What a record's fields are printed as.
-fn expected(event: &Event, staged: &Staged, record: &[u8]) -> String {
-    let is_there = |field: &&Field| !staged.left_out.contains(&field.name);
+fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
+    let is_there = |field: &&Field| !staged.omitted_fields.contains(&field.name);
     let fields = event.fields.iter().filter(is_there).zip(&staged.description.fields);
     let mut names = Names::default();
     let shown: Vec<String> = fields
@@ -253,15 +257,15 @@ fn expected(event: &Event, staged: &Staged, record: &[u8]) -> String {
             };
             let value = match (field.kind, &recorded.kind) {
                 _ if is_text(event, field) => format!("\"{TEXT}\""),
-                (Kind::Integer(_), FieldKind::Scalar(scalar)) => number(*scalar, own),
-                (Kind::Array(..) | Kind::Bytes(_), FieldKind::Array(scalar, _)) => {
+                (FieldShape::Integer(_), FieldKind::Scalar(scalar)) => number(*scalar, own),
+                (FieldShape::Array(..) | FieldShape::Bytes(_), FieldKind::Array(scalar, _)) => {
                     elements(*scalar, own)
                 }
-                (Kind::Text(_), FieldKind::Str) => until_nul(own),
-                (Kind::Operation(_), FieldKind::Scalar(_)) => REQUEST_FLAGS.to_owned(),
-                (Kind::DynamicText(location), FieldKind::Str) => until_nul(dynamic(location)),
+                (FieldShape::Text(_), FieldKind::Str) => until_nul(own),
+                (FieldShape::RequestFlags(_), FieldKind::Scalar(_)) => REQUEST_FLAGS.to_owned(),
+                (FieldShape::DynamicText(location), FieldKind::Str) => until_nul(dynamic(location)),
                 (
-                    Kind::Dynamic(_, location) | Kind::Bitmask(location),
+                    FieldShape::Dynamic(_, location) | FieldShape::Bitmask(location),
                     FieldKind::Sequence(scalar),
                 ) => {
                     let data = dynamic(location);
@@ -315,7 +319,7 @@ fn write(world: &World, buffers: &Buffers, events: &[EventDescription]) {
         boot_uuid: [8; 16],
         clock_offset_ns: 0,
         contexts: Contexts {
-            kernel: trackway_kernel::record::context::Contexts::default().fields(),
+            kernel: trackway_kernel::bpf_program::contexts::Contexts::default().fields(),
             ..Contexts::default()
         },
     });
@@ -387,7 +391,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
     let mut all = catalogue.events(catalogue.names()).events;
     // What else pointers of system calls lead to is no kind of the formats'.
     for field in all.iter_mut().flat_map(|event| &mut event.fields) {
-        field.behind.take_if(|behind| *behind != Behind::Text);
+        field.pointee.take_if(|behind| *behind != Pointee::Text);
     }
     let text = CString::new(TEXT).expect("text");
     let mut made = Made(1);
@@ -409,19 +413,24 @@ fn every_kind_of_field_is_recorded_and_printed() {
         let made = made.unwrap_or_else(|| panic!("{key}: {event:?} cannot be made up"));
         cases.push((event, made));
     }
-    let layout = Layout::new(16, 5, cases.len()).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), false) {
+    let layout = BufferLayout::new(16, 5, cases.len()).expect("a layout");
+    let buffers = match Buffers::new(layout, cpus(), BufferMode::Discard) {
         Ok(buffers) => buffers,
         Err(error) => return skipped(format!("the kernel gives no BPF: {error}")),
     };
     let (mut descriptions, mut lines) = (Vec::new(), Vec::new());
     let mut shown = BTreeSet::new();
     for (number, (event, bytes)) in cases.iter().enumerate() {
-        let staged = Staged::new(event, 3000);
-        let code = program(&staged, &layout, (buffers.map_fd(), None), (number as u16, number));
+        let staged = EventPlan::from_record(event, 3000);
+        let code = generate_program(
+            &staged,
+            &layout,
+            ProgramMaps { buffers_fd: buffers.map_fd(), scope: None },
+            EventNumber { id: number as u16, index: number },
+        );
         let code = code.expect("it fits");
         run(&code, bytes).unwrap_or_else(|error| panic!("{}: {error}", event.full_name()));
-        let is_recorded = |field: &&Field| !staged.left_out.contains(&field.name);
+        let is_recorded = |field: &&Field| !staged.omitted_fields.contains(&field.name);
         shown.extend(event.fields.iter().filter(is_recorded).map(key));
         let name = staged.description.name.clone();
         lines.push((name, expected(event, &staged, bytes)));

@@ -100,10 +100,10 @@ mod tests {
         let path = CString::new(folder.path().as_os_str().as_bytes()).expect("a path");
         let names = Names::of(&path).expect("inotify");
         let take = || {
-            let mut names = Vec::new();
-            let keep = &mut |name: &[u8]| names.push(String::from_utf8_lossy(name).into_owned());
+            let mut came = Vec::new();
+            let keep = &mut |name: &[u8]| came.push(String::from_utf8_lossy(name).into_owned());
             assert!(names.take(keep));
-            names
+            came
         };
         assert!(take().is_empty());
         fs::write(folder.join("made"), "").expect("a file");

@@ -1,14 +1,14 @@
 //! The scratch area of a filter in the kernel: its frame, its state, and memory for helpers.
 //!
 //! ```text
-//! slots | cells | length of bytes, length of constants | helper state | … | answer | bytes |
-//! constants | a chunk | letters
+//! slots | cells | length of bytes, length of constants | helper state | … | result
+//! | bytes | constants | a chunk | letters
 //! ```
 //!
 //! Register 1 of the filter points to the beginning, so slots are where the filter reads them.
-//! Helpers get the same pointer and find the rest at constant offsets. They keep loop state in
-//! their state: the verifier assumes nothing about values from there, so it walks a loop's body
-//! once. Helpers read texts by chunks; a chunk that begins with the last constant byte ends after the
+//! Helpers get the same pointer and find the rest at constant offsets. They keep loop state
+//! there: the verifier assumes nothing about values from there, so it walks a loop's body once.
+//! Helpers read texts by chunks; a chunk that begins with the last constant byte ends after the
 //! constants. Letters are there for a [search](crate::bpf_filter::search) with an unknown pattern.
 
 use trackway_jit::helper::Word;

@@ -45,7 +45,7 @@ pub trait NameLookup {
     fn integer(&self, type_name: &str) -> Option<Scalar>;
 }
 
-/// An implementation of [`Names`] without any.
+/// A lookup without any names.
 #[derive(Debug, Clone, Copy)]
 pub struct EmptyLookup;
 

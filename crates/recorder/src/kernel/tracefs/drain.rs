@@ -30,7 +30,7 @@ pub(super) struct Drainer {
     live: Option<Live>,
 }
 
-/// What a flight recorder has of a CPU at some occurrence.
+/// What a flight recorder has of a CPU at some moment.
 #[derive(Debug)]
 pub(super) struct SeenCpu {
     pub(super) held: Held,

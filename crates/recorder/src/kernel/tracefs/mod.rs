@@ -107,7 +107,7 @@ pub(crate) struct Draining {
     keeps_flight_recorder: bool,
 }
 
-/// What a flight recorder has at some occurrence, to be written by [`Draining::write_snapshot`].
+/// What a flight recorder has at some moment, to be written by [`Draining::write_snapshot`].
 #[derive(Debug)]
 pub(crate) struct Seen {
     cpus: Vec<SeenCpu>,
