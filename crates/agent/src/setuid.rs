@@ -16,7 +16,7 @@ use trackway_sys::file::Fd;
 use trackway_sys::memory::Zeros;
 use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences};
 use trackway_sys::signal::SignalSet;
-use trackway_window::{Owner, SessionLayout, Way, Window};
+use trackway_window::{Owner, SessionLayout, Window, WriterPath};
 
 use crate::fork_child::ensure_stamp;
 use crate::registration::register;
@@ -369,7 +369,7 @@ fn wait_for_claims(
     let ours = |layout: &SessionLayout| {
         (0..layout.cpus).any(|cpu| {
             (0..CLAIM_REGIONS_PER_CPU).any(|which| {
-                let region = layout.region(window, cpu, Way::Claim(which));
+                let region = layout.region(window, cpu, WriterPath::Claim(which));
                 // ORDERING: Acquire pairs with the Release of the claim's end: its writes came
                 // before.
                 let owner = region.map_or(0, |region| region.control.owner.load(Ordering::Acquire));

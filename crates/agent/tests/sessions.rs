@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fixture::{Recording, Sizes, fixture};
 use trackway_abi::session::{flag, state};
-use trackway_window::Way;
+use trackway_window::WriterPath;
 
 fn pid_namespace() -> u64 {
     trackway_sys::process::pid_namespace()
@@ -244,7 +244,7 @@ mod stopped {
             word.store(slot, Ordering::SeqCst);
         }
         let base = old.fixture.window.base().addr();
-        let first = old.region(0, trackway_window::Way::Sequence).control;
+        let first = old.region(0, trackway_window::WriterPath::Sequence).control;
         let start = librarys_base(base) + (std::ptr::from_ref(first).addr() - base);
         // SAFETY: sysconf has no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -334,7 +334,7 @@ fn snapshots_are_asked_of_flight_recorders_that_record_the_process() {
 fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
     let fixture = fixture();
     // Only the claim regions of CPU 0 have memory.
-    let is_backed = |cpu: u32, way: Way| cpu == 0 && way != Way::Sequence;
+    let is_backed = |cpu: u32, way: WriterPath| cpu == 0 && way != WriterPath::Sequence;
     let sizes = Sizes { is_backed, ..Sizes::default() };
     let recording =
         fixture.session("spare:*", sizes, |session| session.spare_cpus.store(1, Ordering::Relaxed));
@@ -346,12 +346,13 @@ fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
     let wants_memory =
         |cpu, way| recording.region(cpu, way).control.wants_memory.load(Ordering::Relaxed);
     let cpus: Vec<u32> =
-        (0..layout.cpus).filter(|&cpu| wants_memory(cpu, Way::Sequence) != 0).collect();
+        (0..layout.cpus).filter(|&cpu| wants_memory(cpu, WriterPath::Sequence) != 0).collect();
     assert!(!cpus.is_empty(), "nobody asked");
     // The requested memory comes.
-    (0..layout.cpus).for_each(|cpu| recording.back(&layout, cpu, Way::Sequence));
+    (0..layout.cpus).for_each(|cpu| recording.back(&layout, cpu, WriterPath::Sequence));
     event.emit(1000);
-    let sequences = (0..layout.cpus).flat_map(|cpu| recording.numbers_in(cpu, Way::Sequence));
+    let sequences =
+        (0..layout.cpus).flat_map(|cpu| recording.numbers_in(cpu, WriterPath::Sequence));
     assert_eq!(sequences.collect::<Vec<_>>(), [1000]);
 }
 
@@ -367,7 +368,10 @@ fn where_no_memory_is_at_all_records_are_counted_and_memory_asked_for() {
         let of = |cpu| recording.region(cpu, way).control.wants_memory.load(Ordering::Relaxed);
         (0..recording.layout().cpus).map(of).sum::<u64>()
     };
-    assert_eq!([Way::Sequence, Way::Claim(0), Way::Claim(1)].map(asked), [1; 3]);
+    assert_eq!(
+        [WriterPath::Sequence, WriterPath::Claim(0), WriterPath::Claim(1)].map(asked),
+        [1; 3]
+    );
 }
 
 #[test]
@@ -380,7 +384,7 @@ fn records_wait_for_room_where_program_and_session_want_it() {
     });
     // A recorder that adds memory by single sub-buffers, only when all others are full.
     let cpus = recording.layout().cpus;
-    let regions = || (0..cpus).map(|cpu| recording.region(cpu, Way::Sequence));
+    let regions = || (0..cpus).map(|cpu| recording.region(cpu, WriterPath::Sequence));
     let sub_bytes = recording.layout().geometry.sub_bytes();
     regions().for_each(|region| region.raise_limit(sub_bytes));
     std::thread::scope(|scope| {
@@ -410,7 +414,9 @@ fn no_record_waits_beyond_the_timeout_or_for_a_dead_recorder() {
     let recording = fixture.session("late:*", sizes, |session| {
         session.blocking_ns.store(300_000, Ordering::Relaxed);
     });
-    for (cpu, way) in (0..recording.layout().cpus).flat_map(|cpu| Way::ALL.map(|way| (cpu, way))) {
+    for (cpu, way) in
+        (0..recording.layout().cpus).flat_map(|cpu| WriterPath::ALL.map(|way| (cpu, way)))
+    {
         // Memory for no record, though there is some.
         recording.region(cpu, way).raise_limit(1);
     }

@@ -24,7 +24,7 @@ mod support;
 pub use allocator::{AllocateError, Allocator};
 pub use events::DescriptionBytes;
 pub use layout::{
-    CPU_STRIDE, NOT_OF_SESSION, SessionLayout, Way, ids_before, region_at, reset_region,
+    CPU_STRIDE, NOT_OF_SESSION, SessionLayout, WriterPath, ids_before, region_at, reset_region,
 };
 pub use lease::lease_is_over;
 pub use open::{NAME_BYTES, OpenError, READABLE_BYTES, readable_when_extended, window_name};

@@ -14,7 +14,7 @@ use trackway_ring::claim::Claim;
 use trackway_ring::lockless::Buffer;
 use trackway_schema::EventDescription;
 use trackway_session::{BufferPlan, Reserve};
-use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
+use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Window, WriterPath};
 
 use crate::error::RecordError;
 use crate::window::handle::Home;
@@ -473,9 +473,9 @@ pub(crate) fn is_control_area(home: &Home, slot: usize, area: &Range<u64>) -> bo
 pub(crate) fn regions(
     window: &Window,
     layout: &SessionLayout,
-) -> Vec<(trackway_ring::Region<'static>, u32, Way)> {
+) -> Vec<(trackway_ring::Region<'static>, u32, WriterPath)> {
     (0..layout.cpus)
-        .flat_map(|cpu| Way::ALL.map(|way| (layout.region(window, cpu, way), cpu, way)))
+        .flat_map(|cpu| WriterPath::ALL.map(|way| (layout.region(window, cpu, way), cpu, way)))
         .filter_map(|(region, cpu, way)| region.map(|region| (region, cpu, way)))
         .collect()
 }

@@ -7,7 +7,7 @@ use trackway_recorder::{
     BufferOptions, ChannelSettings, Notices, Recording, parse_contexts, recover_in,
 };
 use trackway_session::machine::Reason;
-use trackway_window::Way;
+use trackway_window::WriterPath;
 
 use crate::world::{World, Writer, channel};
 
@@ -17,7 +17,7 @@ const FLIGHT: BufferOptions = BufferOptions { overwrite: true, ..SMALL };
 
 fn emit(writer: &mut Writer, count: usize) {
     for _ in 0..count {
-        assert!(writer.emit(Way::Sequence));
+        assert!(writer.emit(WriterPath::Sequence));
     }
 }
 
@@ -144,7 +144,7 @@ fn losses_of_before_are_forgotten_when_it_is_cleared() {
     let world = World::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
-    while writer.emit(Way::Sequence) {}
+    while writer.emit(WriterPath::Sequence) {}
     recording.tick(&world.notices).expect("a look");
     assert_eq!(recording.totals().lost, 1);
     recording.clear(true).expect("cleared");
@@ -161,12 +161,12 @@ fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
     let world = World::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
-    while writer.emit(Way::Sequence) {}
-    assert!(!writer.emit(Way::Sequence));
+    while writer.emit(WriterPath::Sequence) {}
+    assert!(!writer.emit(WriterPath::Sequence));
     writer.count_cut();
     recording.clear(true).expect("cleared");
     recording.tick(&world.notices).expect("a look");
-    while writer.emit(Way::Sequence) {}
+    while writer.emit(WriterPath::Sequence) {}
     writer.count_cut();
     let summary = recording.finish(&|| false).expect("a trace");
     assert_eq!((summary.lost, summary.cut), (1, 1));
@@ -178,7 +178,7 @@ fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
     let world = World::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.home());
-    while writer.emit(Way::Sequence) {}
+    while writer.emit(WriterPath::Sequence) {}
     writer.count_cut();
     recording.clear(true).expect("cleared");
     recording.tick(&world.notices).expect("a look");
@@ -197,17 +197,17 @@ fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
     let claimer = Writer::new(&world.home());
     first.finish(&|| false).expect("a trace");
     // It had looked for room before, and will see that the session is over.
-    let claim = claimer.hold(Way::Claim(0));
+    let claim = claimer.hold(WriterPath::Claim(0));
     world.let_slots_rest();
     std::fs::rename(world.trace(), world.folder.join("first")).expect("another place");
     let mut recording = world.record(SMALL);
     let writer = Writer::new(&world.home());
     assert_eq!(claimer.index(), writer.index(), "the same slot");
-    writer.count_lost(Way::Claim(0));
+    writer.count_lost(WriterPath::Claim(0));
     assert_eq!(recording.totals().lost, 1);
     recording.clear(true).expect("cleared");
     assert_eq!(recording.totals().lost, 0);
-    writer.count_lost(Way::Claim(0));
+    writer.count_lost(WriterPath::Claim(0));
     assert_eq!(recording.totals().lost, 1);
     drop(claim);
     recording.finish(&|| false).expect("a trace");

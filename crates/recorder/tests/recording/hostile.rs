@@ -16,7 +16,7 @@ use trackway_recorder::{
 use trackway_schema::Encoder;
 use trackway_session::machine::Reason;
 use trackway_testkit::Random;
-use trackway_window::{SessionLayout, Way};
+use trackway_window::{SessionLayout, WriterPath};
 
 use crate::world::{World, Writer, channel};
 
@@ -270,7 +270,7 @@ impl Other {
 
     fn go_on(&mut self, world: &World) {
         for _ in 0..50 {
-            assert!(self.writer.emit(Way::Sequence));
+            assert!(self.writer.emit(WriterPath::Sequence));
         }
         self.emitted += 50;
         self.recording.tick(&world.notices).expect("a look");
@@ -321,7 +321,9 @@ fn torment(seed: u64, place: Where) {
     let mut recording = built.expect("a recording");
     recording.activate();
     let mut writers = [1, 2].map(|place| Writer::in_channel(&world.home(), place));
-    writers.iter_mut().for_each(|writer| (0..500).for_each(|_| _ = writer.emit(Way::Sequence)));
+    writers
+        .iter_mut()
+        .for_each(|writer| (0..500).for_each(|_| _ = writer.emit(WriterPath::Sequence)));
     let mut changed = Changed { world: &world, recording, classes: vec![0, 1], next_class: 2 };
     let home = world.home();
     let file = File::options().read(true).write(true).open(&home.path).expect("the window");
@@ -478,7 +480,7 @@ fn channels_whose_names_end_like_classes_have_files_of_their_own() {
     recording.activate();
     let mut writers = [0, 1].map(|place| Writer::in_channel(&world.home(), place));
     for (count, writer) in [(5, 0), (7, 1)] {
-        (0..count).for_each(|_| assert!(writers[writer].emit(Way::Sequence)));
+        (0..count).for_each(|_| assert!(writers[writer].emit(WriterPath::Sequence)));
     }
     recording.finish(&|| false).expect("a trace");
     assert_eq!(world.read("a-1-0_0").values.len(), 5);

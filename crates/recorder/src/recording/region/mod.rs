@@ -10,7 +10,7 @@ use trackway_ctf::write::PACKET_HEADER_BYTES;
 use trackway_ring::claim::Claim;
 use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
 use trackway_session::{Backing, BufferUsage, Shortage, Tracefiles};
-use trackway_window::{NOT_OF_SESSION, Way, reset_region};
+use trackway_window::{NOT_OF_SESSION, WriterPath, reset_region};
 
 use crate::recording::lockless::Lockless;
 use crate::trace::layout::Trace;
@@ -31,7 +31,7 @@ pub(crate) struct RegionWork {
     pub(crate) region: RegionRef,
     names: Arc<StreamNames>,
     pub(crate) cpu: u32,
-    pub(crate) way: Way,
+    pub(crate) way: WriterPath,
     pub(crate) backing: Backing,
     pub(crate) drained: Drained,
     pub(crate) stream: Option<Stream>,
@@ -158,7 +158,7 @@ impl RegionWork {
         region: Region<'static>,
         names: Arc<StreamNames>,
         cpu: u32,
-        way: Way,
+        way: WriterPath,
         overwrite: bool,
     ) -> Self {
         let geometry = region.geometry;
@@ -332,13 +332,13 @@ impl RegionWork {
     pub(crate) fn name(&self) -> String {
         let Self { cpu, names, .. } = self;
         match self.way {
-            Way::Sequence => format!("{}_{cpu}", names.files),
-            Way::Claim(which) => format!("{}_{cpu}_claim{which}", names.files),
+            WriterPath::Sequence => format!("{}_{cpu}", names.files),
+            WriterPath::Claim(which) => format!("{}_{cpu}_claim{which}", names.files),
         }
     }
 
     pub(crate) fn stream_id(&self, uuid: [u8; 16]) -> StreamId {
-        let instance = u64::from(self.cpu) * Way::ALL.len() as u64 + self.way.index() as u64;
+        let instance = u64::from(self.cpu) * WriterPath::ALL.len() as u64 + self.way.index() as u64;
         let instance = self.names.instances_before + instance;
         StreamId { uuid, class: self.names.class, instance, cpu: self.cpu }
     }

@@ -66,7 +66,7 @@ impl Ground {
     fn work(&self) -> RegionWork {
         let names = Arc::new(StreamNames::new("channel", 0));
         let overwrite = self.region.control.limit.load(Ordering::Relaxed) == u64::MAX;
-        RegionWork::new(self.region, names, 0, Way::Sequence, overwrite)
+        RegionWork::new(self.region, names, 0, WriterPath::Sequence, overwrite)
     }
 
     /// Writes a record at time `now`; or counts it, where there is no room.
