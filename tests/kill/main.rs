@@ -125,10 +125,10 @@ mod every_instruction {
             let mut random = Random::new(seed);
             for text in TEXTS {
                 let time = *random.pick(&[Time::Near, Time::Far, Time::Back]);
-                scenarios.push(scenario(Place::Room(random.below(8)), Some(text), time));
+                scenarios.push(scenario(Place::Room(random.next_below(8)), Some(text), time));
             }
             let text = Some(*random.pick(&TEXTS));
-            scenarios.push(scenario(Place::Room(random.below(8)), None, Time::Near));
+            scenarios.push(scenario(Place::Room(random.next_below(8)), None, Time::Near));
             scenarios.push(scenario(Place::LastRoom, text, Time::Far));
             scenarios.push(scenario(Place::Switch, text, Time::Near));
             scenarios.push(scenario(Place::Full, Some(200), Time::Back));

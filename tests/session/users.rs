@@ -466,7 +466,7 @@ fn what_is_no_window_is_passed_over() {
     fs::write(&secret, vec![7; 4 << 20]).expect("ours");
     let random = |length: usize| {
         let mut random = Random::new(5);
-        (0..length).map(|_| random.below(256) as u8).collect::<Vec<_>>()
+        (0..length).map(|_| random.next_below(256) as u8).collect::<Vec<_>>()
     };
     let folder = users.place.world.window_dir();
     // They appear whole, as windows do.

@@ -40,7 +40,7 @@ pub struct Application {
 
 /// Why an event is not one for a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FramerError {
+pub enum Mismatch {
     /// It has nothing of this path: the need with this number.
     Lacks(usize),
     /// It has it, as something else, and lacks nothing.
@@ -224,7 +224,7 @@ impl Framer {
     pub fn new<'a>(
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
-    ) -> Result<Self, FramerError> {
+    ) -> Result<Self, Mismatch> {
         let mut framer = Self::EMPTY;
         framer.make(fields, needs)?;
         Ok(framer)
@@ -248,7 +248,7 @@ impl Framer {
         &mut self,
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
-    ) -> Result<(), FramerError> {
+    ) -> Result<(), Mismatch> {
         self.make_with(fields, needs, |_| None)
     }
 
@@ -262,25 +262,25 @@ impl Framer {
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
         mut application: impl FnMut(&[u8]) -> Option<Application>,
-    ) -> Result<(), FramerError> {
+    ) -> Result<(), Mismatch> {
         (self.legs_count, self.takes_count) = (0, 0);
         let mut other = None;
         for (number, need) in needs.enumerate() {
             let taken = match need.path.strip_prefix(b"$app.") {
                 Some(name) => application(name)
-                    .ok_or(FramerError::Lacks(number))
-                    .and_then(|found| application_value(found, need.kind, number)),
+                    .ok_or(Mismatch::Lacks(number))
+                    .and_then(|found| app_value(found, need.kind, number)),
                 None => self.find(fields, need, number),
             };
             let take = match taken {
                 // Perhaps it lacks another: that says more.
-                Err(unfit @ FramerError::IsOther(_)) => {
+                Err(unfit @ Mismatch::IsOther(_)) => {
                     other.get_or_insert(unfit);
                     continue;
                 }
                 taken => taken?,
             };
-            *self.takes.get_mut(number).ok_or(FramerError::Needs)? = take;
+            *self.takes.get_mut(number).ok_or(Mismatch::Needs)? = take;
             self.takes_count = number as u8 + 1;
             self.legs_count = self.legs_count.max(take.anchor);
         }
@@ -298,11 +298,11 @@ impl Framer {
         fields: &FieldViews<'_>,
         need: Wanted<'_>,
         number: usize,
-    ) -> Result<Take, FramerError> {
+    ) -> Result<Take, Mismatch> {
         if let Some(context) = need.path.strip_prefix(b"$ctx.") {
             return context_value(context, need.kind, number);
         }
-        let (name, index) = split_index(need.path).ok_or(FramerError::Lacks(number))?;
+        let (name, index) = split_index(need.path).ok_or(Mismatch::Lacks(number))?;
         let (mut anchor, mut distance) = (0_u8, 0_usize);
         let mut fields = fields.clone();
         let mut which = 0_u8;
@@ -317,12 +317,12 @@ impl Framer {
                 Ok(size) => distance += size,
                 Err(pass) => {
                     let leg = Leg { distance: near(distance)?, pass };
-                    *self.legs.get_mut(usize::from(anchor)).ok_or(FramerError::Description)? = leg;
+                    *self.legs.get_mut(usize::from(anchor)).ok_or(Mismatch::Description)? = leg;
                     (anchor, distance) = (anchor + 1, 0);
                 }
             }
         }
-        Err(if fields.is_whole() { FramerError::Lacks(number) } else { FramerError::Description })
+        Err(if fields.is_whole() { Mismatch::Lacks(number) } else { Mismatch::Description })
     }
 
     /// Its steps, as many as there are.
@@ -424,14 +424,14 @@ impl FramerView<'_> {
     }
 }
 
-fn near(distance: usize) -> Result<u16, FramerError> {
-    if distance > DISTANCE_MAX { Err(FramerError::Description) } else { Ok(distance as u16) }
+fn near(distance: usize) -> Result<u16, Mismatch> {
+    if distance > DISTANCE_MAX { Err(Mismatch::Description) } else { Ok(distance as u16) }
 }
 
 /// A context's value: where it is does not depend on the event.
-fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, FramerError> {
+fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Mismatch> {
     let found = TABLE.iter().position(|known| known.name.as_bytes() == context);
-    let index = found.ok_or(FramerError::Lacks(number))?;
+    let index = found.ok_or(Mismatch::Lacks(number))?;
     let is = match TABLE[index].of {
         ContextType::Scalar(Scalar::F32 | Scalar::F64) => Kind::Float,
         ContextType::Scalar(scalar) if scalar.is_signed() => Kind::Signed,
@@ -439,20 +439,16 @@ fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Fram
         ContextType::Text(_) => Kind::String,
     };
     if kind != is {
-        return Err(FramerError::IsOther(number));
+        return Err(Mismatch::IsOther(number));
     }
     let value = Value::Context(index as u8);
     Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
 /// The same of an application's context.
-const fn application_value(
-    found: Application,
-    kind: Kind,
-    number: usize,
-) -> Result<Take, FramerError> {
+const fn app_value(found: Application, kind: Kind, number: usize) -> Result<Take, Mismatch> {
     if kind as u8 != found.kind as u8 {
-        return Err(FramerError::IsOther(number));
+        return Err(Mismatch::IsOther(number));
     }
     let value = match kind {
         Kind::String => Value::StrBeforePayload(found.before),
@@ -476,8 +472,8 @@ fn value_of(
     index: Option<u16>,
     kind: Kind,
     number: usize,
-) -> Result<(Value, usize), FramerError> {
-    let scalar = field.scalar.ok_or(FramerError::IsOther(number));
+) -> Result<(Value, usize), Mismatch> {
+    let scalar = field.scalar.ok_or(Mismatch::IsOther(number));
     let (value, is, offset) = match (field.shape, index) {
         (Shape::Scalar | Shape::Enumeration, None) => (Value::Scalar(scalar?), kind_of(scalar?), 0),
         (Shape::Str, None) => (Value::Str, Kind::String, 0),
@@ -489,9 +485,9 @@ fn value_of(
             (Value::Scalar(scalar?), kind_of(scalar?), offset)
         }
         (Shape::Sequence, Some(index)) => (Value::Element(scalar?, index), kind_of(scalar?), 0),
-        _ => return Err(FramerError::IsOther(number)),
+        _ => return Err(Mismatch::IsOther(number)),
     };
-    if is == kind { Ok((value, offset)) } else { Err(FramerError::IsOther(number)) }
+    if is == kind { Ok((value, offset)) } else { Err(Mismatch::IsOther(number)) }
 }
 
 const fn kind_of(scalar: Scalar) -> Kind {

@@ -101,15 +101,19 @@ fn random_bytes_are_rejected_or_do_the_same_in_both_ways() {
     let mut accepted = 0;
     for seed in 0..60_000 {
         let mut dice = Dice::new(!seed);
-        let count = 1 + dice.below(6);
+        let count = 1 + dice.next_below(6);
         let mut bytes = Vec::new();
         for _ in 0..count {
-            let (registers, offset) = (dice.below(3), dice.below(4) * 8);
-            let op = if dice.below(8) == 0 { dice.roll() as u8 } else { dice.of(&OPERATIONS) };
-            bytes.extend([op, (registers | dice.below(2) << 4) as u8]);
-            let offset = if dice.below(2) == 0 { 0 } else { offset as i16 - 8 };
+            let (registers, offset) = (dice.next_below(3), dice.next_below(4) * 8);
+            let op = if dice.next_below(8) == 0 { dice.roll() as u8 } else { dice.of(&OPERATIONS) };
+            bytes.extend([op, (registers | dice.next_below(2) << 4) as u8]);
+            let offset = if dice.next_below(2) == 0 { 0 } else { offset as i16 - 8 };
             bytes.extend(offset.to_le_bytes());
-            bytes.extend(if dice.below(2) == 0 { [0; 4] } else { [dice.below(24) as u8, 0, 0, 0] });
+            bytes.extend(if dice.next_below(2) == 0 {
+                [0; 4]
+            } else {
+                [dice.next_below(24) as u8, 0, 0, 0]
+            });
         }
         // Nothing ends without an end.
         bytes.extend([0xb7, 0, 0, 0, 1, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use trackway_jit::Kind;
 use trackway_jit::frame::{Environment, Fill, Frame};
-use trackway_jit::framer::{Application, Contexts, Framer, FramerError, FramerView, Wanted};
+use trackway_jit::framer::{Application, Contexts, Framer, FramerView, Mismatch, Wanted};
 use trackway_jit::helper::Word;
 use trackway_jit::x86::emit_fill;
 use trackway_schema::context::{PROCNAME, VPID, VTID};
@@ -120,7 +120,7 @@ fn description(fields: &[Field]) -> Vec<u8> {
     encoder.finish().to_vec()
 }
 
-fn framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, FramerError> {
+fn framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, Mismatch> {
     let fields = FieldViews::new(encoded).expect("a description");
     let wanted = |(path, kind): &(String, Kind)| (path.clone().into_bytes(), *kind);
     let needs: Vec<_> = needs.iter().map(wanted).collect();
@@ -269,9 +269,9 @@ fn contexts_of_applications_are_found_before_the_payload() {
     // Where there is not so much before it.
     let mut frame = Frame::new(&environment, &bytes);
     assert!(!framer.fill(&mut frame, 11, &CONTEXTS));
-    assert_eq!(make(&[(b"$app.app:other", Kind::Signed)]), Err(FramerError::Lacks(0)));
+    assert_eq!(make(&[(b"$app.app:other", Kind::Signed)]), Err(Mismatch::Lacks(0)));
     let other = make(&[(b"f0", Kind::String), (b"$app.app:id", Kind::Unsigned)]);
-    assert_eq!(other, Err(FramerError::IsOther(1)));
+    assert_eq!(other, Err(Mismatch::IsOther(1)));
 }
 
 #[test]
@@ -288,25 +288,22 @@ fn what_an_event_lacks_or_has_otherwise_is_said() {
     };
     assert_eq!(framer("f1", Kind::String), Ok(2));
     for (path, kind, unfit) in [
-        ("f9", Kind::Signed, FramerError::Lacks(1)),
-        ("f0.a", Kind::Signed, FramerError::Lacks(1)),
-        ("$ctx.cpu", Kind::Signed, FramerError::Lacks(1)),
-        ("$ctx.vpid", Kind::String, FramerError::IsOther(1)),
-        ("f0", Kind::Unsigned, FramerError::IsOther(1)),
-        ("f0[0]", Kind::Signed, FramerError::IsOther(1)),
-        ("f1", Kind::Sequence, FramerError::IsOther(1)),
-        ("f2[2]", Kind::Unsigned, FramerError::IsOther(1)),
-        ("f2[x]", Kind::Unsigned, FramerError::Lacks(1)),
+        ("f9", Kind::Signed, Mismatch::Lacks(1)),
+        ("f0.a", Kind::Signed, Mismatch::Lacks(1)),
+        ("$ctx.cpu", Kind::Signed, Mismatch::Lacks(1)),
+        ("$ctx.vpid", Kind::String, Mismatch::IsOther(1)),
+        ("f0", Kind::Unsigned, Mismatch::IsOther(1)),
+        ("f0[0]", Kind::Signed, Mismatch::IsOther(1)),
+        ("f1", Kind::Sequence, Mismatch::IsOther(1)),
+        ("f2[2]", Kind::Unsigned, Mismatch::IsOther(1)),
+        ("f2[x]", Kind::Unsigned, Mismatch::Lacks(1)),
     ] {
         assert_eq!(framer(path, kind), Err(unfit), "{path}");
     }
     // That it lacks something says more, wherever that stands.
     let both = [("f0".to_owned(), Kind::String), ("f9".to_owned(), Kind::Signed)];
-    assert_eq!(
-        self::framer(&encoded, &both).map(|framer| framer.slots()),
-        Err(FramerError::Lacks(1))
-    );
+    assert_eq!(self::framer(&encoded, &both).map(|framer| framer.slots()), Err(Mismatch::Lacks(1)));
     let cut = FieldViews::new(&encoded[..encoded.len() - 1]).expect("a description");
     let wanted = Wanted { path: b"f2", kind: Kind::Sequence };
-    assert_eq!(Framer::new(&cut, [wanted].into_iter()), Err(FramerError::Description));
+    assert_eq!(Framer::new(&cut, [wanted].into_iter()), Err(Mismatch::Description));
 }

@@ -52,9 +52,9 @@ struct Text {
 
 impl Text {
     fn random(random: &mut Random) -> Self {
-        let name = NAMES[random.below(NAMES.len() as u64) as usize];
-        let was_there = random.below(3) > 0;
-        Self { name, was_there, is_there: random.below(8) > 0 }
+        let name = NAMES[random.next_below(NAMES.len() as u64) as usize];
+        let was_there = random.next_below(3) > 0;
+        Self { name, was_there, is_there: random.next_below(8) > 0 }
     }
 
     /// Returns the part that a reader can know.
@@ -151,10 +151,10 @@ fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
     let mut made = [Streams::new(), Streams::new()];
     let mut inside: [Option<Call>; THREADS] = [const { None }; THREADS];
     for time in 0..EVENTS {
-        let stream = random.below(STREAMS);
-        let thread = random.below(THREADS as u64) as u32;
+        let stream = random.next_below(STREAMS);
+        let thread = random.next_below(THREADS as u64) as u32;
         let call = &mut inside[thread as usize];
-        if random.below(4) == 0 {
+        if random.next_below(4) == 0 {
             let n = time.to_le_bytes();
             made.iter_mut().for_each(|one| one.push(stream, time, 4, thread, &n));
         } else if let Some(call) = call.take() {
@@ -162,7 +162,7 @@ fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
                 one.push(stream, time, call.id() + 1, call.thread, &call.exit());
             }
         } else {
-            let count = 1 + random.below(2);
+            let count = 1 + random.next_below(2);
             let texts = (0..count).map(|_| Text::random(&mut random)).collect();
             let entered = Call { texts, thread };
             let recorded: Vec<_> = entered.texts.iter().map(Text::at_entry).collect();

@@ -406,14 +406,14 @@ fn copy(from: &[AtomicU8], into: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::World;
+    use crate::fixture::Fixture;
 
     /// The steps of other processes between a library's look at the state and its exchange: this
     /// time, the next, …
     type Meanwhile<'fixture> = &'fixture dyn Fn();
 
     /// A library describes an event in slot 4.
-    fn describe(fixture: &World, index: usize, meanwhile: &[Meanwhile<'_>]) -> bool {
+    fn describe(fixture: &Fixture, index: usize, meanwhile: &[Meanwhile<'_>]) -> bool {
         let mut beginning = [0; Heading::BYTES_MAX];
         let heading = fixture.window.heading(index, &mut beginning).expect("an event");
         let mut turns = meanwhile.iter();
@@ -425,21 +425,21 @@ mod tests {
     }
 
     /// The recorder gives what session 4 records to session 5, but for its rules.
-    fn pass_on(fixture: &World, index: usize) -> SessionLayout {
+    fn pass_on(fixture: &Fixture, index: usize) -> SessionLayout {
         let heir = fixture.session(5, "");
         fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
         fixture.window.move_event(index, 4, &heir);
         heir
     }
 
-    fn end(fixture: &World, index: usize) {
+    fn end(fixture: &Fixture, index: usize) {
         fixture.window.session(4).state.store(state::ENDING, Ordering::Relaxed);
         fixture.window.event(index).enabled.fetch_and(!bit_of(4), Ordering::Relaxed);
     }
 
     #[test]
     fn a_library_that_slept_sets_no_bit_beside_that_of_a_successor() {
-        let fixture = World::new("beside");
+        let fixture = Fixture::new("beside");
         let old = fixture.session(4, "");
         let (index, _) = fixture.describe(&old, "request");
         fixture.window.set_rules(4, b"app:*");
@@ -453,13 +453,13 @@ mod tests {
     }
 
     /// The number of times that libraries have left an event to the recorder.
-    fn revision(fixture: &World) -> u32 {
+    fn revision(fixture: &Fixture) -> u32 {
         fixture.window.header().events_revision.load(Ordering::Relaxed)
     }
 
     #[test]
     fn a_bit_that_is_to_go_to_a_successor_is_left_to_the_recorder() {
-        let fixture = World::new("behind");
+        let fixture = Fixture::new("behind");
         let old = fixture.session(4, "app:*");
         let (index, _) = fixture.describe(&old, "request");
         let heir = fixture.session(5, "");
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_bit_that_was_set_behind_the_recorders_back_is_moved_with_the_rules() {
-        let fixture = World::new("late");
+        let fixture = Fixture::new("late");
         let old = fixture.session(4, "");
         let (index, _) = fixture.describe(&old, "request");
         fixture.window.set_rules(4, b"app:*");
@@ -498,7 +498,7 @@ mod tests {
 
     #[test]
     fn another_traces_slot_is_no_predecessor() {
-        let fixture = World::new("stranger");
+        let fixture = Fixture::new("stranger");
         let old = fixture.session(4, "app:*");
         let (index, _) = fixture.describe(&old, "request");
         let other = fixture.session(5, "app:*");
@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_bit_that_the_rules_select_anew_stays() {
-        let fixture = World::new("anew");
+        let fixture = Fixture::new("anew");
         let session = fixture.session(4, "");
         let (index, _) = fixture.describe(&session, "request");
         fixture.window.set_rules(4, b"app:*");
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn a_bit_of_another_life_of_the_slot_stays() {
-        let fixture = World::new("another");
+        let fixture = Fixture::new("another");
         let old = fixture.session(4, "app:*");
         let (index, _) = fixture.describe(&old, "request");
         fixture.session(5, "");
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_wrong_bit_is_left_to_the_recorder() {
-        let fixture = World::new("wrong");
+        let fixture = Fixture::new("wrong");
         let session = fixture.session(4, "");
         let (index, _) = fixture.describe(&session, "request");
         fixture.window.set_rules(4, b"app:*");
@@ -564,7 +564,7 @@ mod tests {
 
     #[test]
     fn a_session_that_ended_gets_no_bit_where_the_word_has_changed() {
-        let fixture = World::new("ended");
+        let fixture = Fixture::new("ended");
         let old = fixture.session(4, "");
         let (index, _) = fixture.describe(&old, "request");
         fixture.window.set_rules(4, b"app:*");
@@ -578,7 +578,7 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_from_what_stands_for_a_window_that_was_left() {
-        let fixture = World::new("left");
+        let fixture = Fixture::new("left");
         let session = fixture.session(4, "app:*");
         let (index, _) = fixture.describe(&session, "request");
         let enabled = &fixture.window.event(index).enabled;

@@ -152,17 +152,17 @@ fn after_any_number_of_changes_bits_are_what_the_last_rules_say() {
                     }
                 });
             }
-            for _ in 0..1 + random.below(CHANGES) {
+            for _ in 0..1 + random.next_below(CHANGES) {
                 let indices = || {
                     encoded
                         .iter()
                         .map(|encoded| fixture.window.intern_event(encoded).unwrap() as usize)
                 };
-                if random.below(4) == 0 {
+                if random.next_below(4) == 0 {
                     let flags = &fixture.window.session(layout.index).flags;
                     flags.fetch_xor(flag::PAUSED, Ordering::SeqCst);
                 } else {
-                    wanted = random.below(1 << EVENTS);
+                    wanted = random.next_below(1 << EVENTS);
                     let rules: Vec<String> = (0..EVENTS)
                         .filter(|number| wanted >> number & 1 != 0)
                         .map(|number| format!("app:{}", names[number]))

@@ -103,7 +103,7 @@ fn compare(seed: u64, total: &mut Compared) {
     assert_eq!(begun[0], begun[1], "seed {seed}: {metadata}");
     while begun[0].0.is_ok() {
         let at = fast.position_bits() as usize / 8;
-        let cut = (at + random.below(30) as usize).min(bytes.len());
+        let cut = (at + random.next_below(30) as usize).min(bytes.len());
         let windows = [Window::whole(&bytes[..cut]), whole];
         // One never sees the piece, one only passes over the event.
         let mut others = [slow.clone(), fast.clone()];

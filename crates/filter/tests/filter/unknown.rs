@@ -11,7 +11,7 @@ use trackway_filter::evaluate::{State, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::types::check;
 use trackway_jit::frame::{Cell, Environment, Frame};
-use trackway_jit::framer::{Contexts, Framer, FramerError, Wanted};
+use trackway_jit::framer::{Contexts, Framer, Mismatch, Wanted};
 use trackway_jit::interpret;
 use trackway_jit::meaning::Meanings;
 use trackway_jit::object::Object;
@@ -62,16 +62,16 @@ impl Writer<'_> {
     }
 
     fn truth(&mut self, depth: u64) -> String {
-        if depth > 0 && self.random.below(3) > 0 {
+        if depth > 0 && self.random.next_below(3) > 0 {
             let (a, b) = (self.truth(depth - 1), self.truth(depth - 1));
-            return match self.random.below(5) {
+            return match self.random.next_below(5) {
                 0 | 1 => format!("({a}) && ({b})"),
                 2 | 3 => format!("({a}) || ({b})"),
                 _ => format!("!({a})"),
             };
         }
         let operator = self.one_of(&["==", "!=", "<", "<=", ">", ">="]);
-        match self.random.below(16) {
+        match self.random.next_below(16) {
             0 => format!("{} in (0..5, 200, {})", self.number(1), self.number(0)),
             1 => format!("s {} {}", self.one_of(&["==", "!="]), self.one_of(&["\"a*\"", "t"])),
             2 => format!("starts_with(s, {})", self.one_of(&["t", "\"a\""])),
@@ -87,9 +87,9 @@ impl Writer<'_> {
     }
 
     fn number(&mut self, depth: u64) -> String {
-        if depth > 0 && self.random.below(3) > 0 {
+        if depth > 0 && self.random.next_below(3) > 0 {
             let (a, b) = (self.number(depth - 1), self.number(depth - 1));
-            return match self.random.below(8) {
+            return match self.random.next_below(8) {
                 0 => format!("(-{a})"),
                 1 => format!("(~{a})"),
                 2 => format!("(({}) + {b})", self.truth(0)),
@@ -100,7 +100,7 @@ impl Writer<'_> {
                 ),
             };
         }
-        match self.random.below(12) {
+        match self.random.next_below(12) {
             0 | 1 => self.one_of(&["0", "1", "5", "1000", "4294967296", "1.5"]).into(),
             2 => format!("z[{}]", self.one_of(&["0", "2", "3", "70000", "a"])),
             3 => format!("y[{}]", self.one_of(&["0", "1", "4"])),
@@ -146,13 +146,13 @@ impl Described {
                 Shape::Enumeration => Some(*random.pick(&SCALARS[..10])),
                 _ => Some(*random.pick(&SCALARS)),
             };
-            let length = if shape == Shape::Array { 1 + random.below(5) as u16 } else { 0 };
+            let length = if shape == Shape::Array { 1 + random.next_below(5) as u16 } else { 0 };
             fields.push(Field { name, shape, scalar, length });
         }
         // Where things lie is another matter each time, too.
-        let turn = random.below(fields.len() as u64) as usize;
+        let turn = random.next_below(fields.len() as u64) as usize;
         fields.rotate_left(turn);
-        let bytes = encoded(&fields, random.below(2) as i64);
+        let bytes = encoded(&fields, random.next_below(2) as i64);
         let description = EventDescription::decode(&bytes).expect("a description");
         Self { fields, layout: Layout::of_event(&description), bytes }
     }
@@ -165,7 +165,7 @@ impl Described {
             let datum = match (field.shape, field.scalar) {
                 (Shape::Array | Shape::Sequence, Some(scalar)) => {
                     let is_array = field.shape == Shape::Array;
-                    let count = if is_array { field.length.into() } else { random.below(6) };
+                    let count = if is_array { field.length.into() } else { random.next_below(6) };
                     if !is_array {
                         payload.extend((count as u32).to_le_bytes());
                     }
@@ -211,7 +211,7 @@ fn encoded(fields: &[Field], first: i64) -> Vec<u8> {
 fn number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>) -> u64 {
     let bits = match scalar {
         Scalar::F64 => random.pick(&FLOATS).to_bits(),
-        Scalar::Bool => random.below(2),
+        Scalar::Bool => random.next_below(2),
         _ => *random.pick(&INTEGERS),
     };
     let size = scalar.size_bytes();
@@ -262,7 +262,7 @@ impl Published {
                 .needs()
                 .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
             match framer.make(&fields, wanted) {
-                Err(unfit) => lacks &= matches!(unfit, FramerError::Lacks(_)),
+                Err(unfit) => lacks &= matches!(unfit, Mismatch::Lacks(_)),
                 Ok(()) if !meanings.are_of(&fields, number, &alternative) => lacks = false,
                 Ok(()) => return Outcome::Judges(number),
             }
@@ -341,7 +341,7 @@ fn run(cases: u64, spoil: &dyn Fn(&mut CompiledFor)) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..cases {
         let mut random = Random::new(seed);
-        let depth = random.below(4);
+        let depth = random.next_below(4);
         let text = Writer { random: &mut random }.truth(depth);
         let events: Vec<Described> = (0..3).map(|_| Described::random(&mut random)).collect();
         let layouts: Vec<Layout> = events.iter().map(|event| event.layout.clone()).collect();

@@ -194,7 +194,7 @@ fn the_worst_texts_are_searched_as_the_interpreter_does() {
 
 /// Returns bytes of a small alphabet, in patterns with stars and escapes.
 fn random_bytes(random: &mut Random, most: u64, of: &[u8]) -> Vec<u8> {
-    let length = random.below(most + 1);
+    let length = random.next_below(most + 1);
     (0..length).map(|_| *random.pick(of)).collect()
 }
 
@@ -215,7 +215,7 @@ fn question(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
                 _ => text.push(byte),
             }
         }
-        match random.below(3) {
+        match random.next_below(3) {
             0 => text,
             1 => {
                 let (before, behind) =

@@ -44,18 +44,18 @@ type Packet = (u64, Vec<u8>);
 fn stream(random: &mut Random, instance: u64) -> Vec<Packet> {
     let mut time = 1_000_000_000_u64;
     let mut discarded = 0;
-    (0..random.below(12) + 1)
+    (0..random.next_below(12) + 1)
         .map(|_| {
             let begin = time;
             let mut events = Vec::new();
-            for n in 0..random.below(30) as u32 {
-                time += random.below(3) * 7_000_000;
+            for n in 0..random.next_below(30) as u32 {
+                time += random.next_below(3) * 7_000_000;
                 events.extend(time.to_le_bytes());
                 events.extend(n.to_le_bytes());
-                events.extend(&b"text that is long\0"[random.below(17) as usize..]);
+                events.extend(&b"text that is long\0"[random.next_below(17) as usize..]);
             }
             discarded += u64::from(random.once_in(3));
-            (time, packet(instance, (begin, time), discarded, &events, random.below(40)))
+            (time, packet(instance, (begin, time), discarded, &events, random.next_below(40)))
         })
         .collect()
 }
@@ -187,15 +187,15 @@ fn grows(seed: u64) {
     let folder = TemporaryFolder::new();
     fs::write(folder.join("metadata"), METADATA).expect("metadata");
     let streams: Vec<Vec<Packet>> =
-        (0..random.below(4) + 1).map(|instance| stream(&mut random, instance)).collect();
+        (0..random.next_below(4) + 1).map(|instance| stream(&mut random, instance)).collect();
     // When each piece comes: packets in two pieces, so that some are seen torn.
     let mut pieces: Vec<(u64, usize, u64, Vec<u8>)> = Vec::new();
     for (number, packets) in streams.iter().enumerate() {
         let (mut at, mut before) = (0, 0);
         for (end, packet) in packets {
-            let cut = random.below(packet.len() as u64) as usize;
+            let cut = random.next_below(packet.len() as u64) as usize;
             for piece in [&packet[..cut], &packet[cut..]] {
-                before = before.max(end + random.below(LAG_NS as u64 / 2));
+                before = before.max(end + random.next_below(LAG_NS as u64 / 2));
                 pieces.push((before, number, at, piece.to_vec()));
                 at += piece.len() as u64;
             }
@@ -282,14 +282,14 @@ fn open_packet(random: &mut Random, instance: u64) -> Vec<(u64, Vec<u8>)> {
         piece.extend(word.to_le_bytes());
     }
     let mut pieces = Vec::new();
-    for n in 0..random.below(200) as u32 {
-        time += random.below(5) * 7_000_000;
+    for n in 0..random.next_below(200) as u32 {
+        time += random.next_below(5) * 7_000_000;
         piece.extend(time.to_le_bytes());
         piece.extend(n.to_le_bytes());
-        piece.extend(&b"text that is long\0"[random.below(17) as usize..]);
+        piece.extend(&b"text that is long\0"[random.next_below(17) as usize..]);
         if random.once_in(3) {
             // In the middle of an event, mostly.
-            let rest = piece.split_off(random.below(piece.len() as u64 + 1) as usize);
+            let rest = piece.split_off(random.next_below(piece.len() as u64 + 1) as usize);
             pieces.push((time, std::mem::replace(&mut piece, rest)));
         }
     }
@@ -310,7 +310,7 @@ fn packets_that_do_not_say_their_size_are_shown_as_they_grow() {
         let folder = TemporaryFolder::new();
         fs::write(folder.join("metadata"), metadata_without_sizes()).expect("metadata");
         let mut pieces: Vec<(u64, u64, u64, Vec<u8>)> = Vec::new();
-        for number in 0..random.below(3) + 1 {
+        for number in 0..random.next_below(3) + 1 {
             let mut at = 0;
             for (time, piece) in open_packet(&mut random, number) {
                 pieces.push((time, number, at, piece.clone()));
@@ -604,11 +604,11 @@ fn flushes(seed: u64) {
     let mut random = Random::new(seed);
     let root = TemporaryFolder::new();
     // When the events of each stream are; how many of them are in its file.
-    let mut times: Vec<Vec<u64>> = vec![Vec::new(); random.below(4) as usize + 1];
+    let mut times: Vec<Vec<u64>> = vec![Vec::new(); random.next_below(4) as usize + 1];
     for stream in &mut times {
         let mut time = BEGIN_NS;
-        stream.resize_with(random.below(200) as usize, || {
-            time += random.below(12) * 1_000_000;
+        stream.resize_with(random.next_below(200) as usize, || {
+            time += random.next_below(12) * 1_000_000;
             time
         });
     }
@@ -630,7 +630,7 @@ fn flushes(seed: u64) {
         };
         for (stream, written) in written.iter_mut().enumerate() {
             let times = &times[stream];
-            let end = times.partition_point(|&time| time <= now) + random.below(3) as usize;
+            let end = times.partition_point(|&time| time <= now) + random.next_below(3) as usize;
             let end = end.clamp(*written, times.len());
             recorder.append(&root, stream, &times[*written..end]);
             *written = end;

@@ -372,7 +372,7 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+            let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
             let home = Home::open_in(folder.path(), true).expect("a window");
             let slot = Slot::take(&home).expect("a slot");
             Self { _folder: folder, home, slot, filters: Filters::default() }

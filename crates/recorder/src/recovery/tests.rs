@@ -48,7 +48,7 @@ fn mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
 }
 
 fn shared() -> TemporaryFolder {
-    TemporaryFolder::below(Path::new("/dev/shm"))
+    TemporaryFolder::new_in(Path::new("/dev/shm"))
 }
 
 #[test]

@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn the_slot_that_has_been_free_longest_is_taken_and_others_rest() {
-        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(std::path::Path::new("/dev/shm"));
         let home = Home::open_in(folder.path(), true).expect("a window");
         let window = home.window();
         let session = |index: usize| window.session(index);
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_was_freed_rests_from_then_on() {
-        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(std::path::Path::new("/dev/shm"));
         let home = Home::open_in(folder.path(), true).expect("a window");
         let first = Slot::take(&home).expect("a slot");
         let session = first.session();

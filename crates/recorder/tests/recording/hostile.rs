@@ -94,7 +94,7 @@ impl Scribbler {
     fn scribble(&mut self, from: u64, to: u64) {
         let length = self.file.metadata().expect("a file").len();
         for _ in 0..64 {
-            let at = from + self.random.below(to.min(length) - from);
+            let at = from + self.random.next_below(to.min(length) - from);
             self.file.write_all_at(&[self.random.next() as u8], at).expect("written");
         }
     }
@@ -158,12 +158,12 @@ impl Scribbler {
             &session.trace_uuid[0],
             &session.blocking_ns,
         ];
-        let value = match self.random.below(4) {
+        let value = match self.random.next_below(4) {
             0 => self.other_controls,
             1 => self.random.next(),
             _ => *self.random.pick(&EDGES),
         };
-        match self.random.below(2) {
+        match self.random.next_below(2) {
             0 => self.random.pick(&words).store(value as u32, Ordering::Relaxed),
             _ => self.random.pick(&longs).store(value, Ordering::Relaxed),
         }
@@ -172,7 +172,7 @@ impl Scribbler {
     /// Damages a text of a slot.
     fn text(&mut self, session: &Session) {
         let name = *self.random.pick(&NAMES);
-        match self.random.below(5) {
+        match self.random.next_below(5) {
             0 => put(&session.channel, &session.channel_bytes, name),
             1 => put(&session.name, &session.name_bytes, name),
             2 => put(&session.path, &session.path_bytes, &self.elsewhere),
@@ -202,7 +202,7 @@ impl Changed<'_> {
         let settings = ChannelSettings { paused: random.once_in(4), ..channel(name, buffers) };
         let class = *random.pick(&self.classes);
         let recording = &mut self.recording;
-        match random.below(13) {
+        match random.next_below(13) {
             0 => {
                 self.classes.push(self.next_class);
                 self.next_class += 1;
@@ -224,7 +224,7 @@ impl Changed<'_> {
             }
             8 => recording.clear(!random.once_in(3)),
             9 => {
-                let folder = self.world.folder.join(format!("snapshot-{}", random.below(3)));
+                let folder = self.world.folder.join(format!("snapshot-{}", random.next_below(3)));
                 let last_ns = random.once_in(2).then_some(1_000_000_000);
                 recording.snapshot(&folder, last_ns, &Reason::Requested).map(|_| ())
             }

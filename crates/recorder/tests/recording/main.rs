@@ -480,7 +480,7 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
 /// Writes random bytes over the window, as a faulty process would.
 fn scribble(home: &Home, random: &mut Random, from: usize, to: usize) {
     for _ in 0..64 {
-        let at = from + random.below((to - from) as u64) as usize;
+        let at = from + random.next_below((to - from) as u64) as usize;
         // SAFETY: the range is mapped and backed (the caller's), and bytes are atomics to all.
         let byte = unsafe { &*home.window().base().add(at).cast::<AtomicU8>() };
         byte.store(random.next() as u8, Ordering::Relaxed);

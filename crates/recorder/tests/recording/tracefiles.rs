@@ -89,7 +89,7 @@ fn what_is_on_the_disk_is_bounded_at_any_time() {
         let mut random = Random::new(size + count);
         let mut emitted = 0;
         for _ in 0..60 {
-            for _ in 0..random.below(1500) {
+            for _ in 0..random.next_below(1500) {
                 assert!(writer.emit(WriterPath::Sequence));
                 emitted += 1;
             }

@@ -25,7 +25,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         Self {
-            folder: TemporaryFolder::below(std::path::Path::new("/dev/shm")),
+            folder: TemporaryFolder::new_in(std::path::Path::new("/dev/shm")),
             notices: Notices::kept(),
         }
     }

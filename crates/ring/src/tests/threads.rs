@@ -166,8 +166,9 @@ fn run(fixture: &Fixture, mut side_task: impl FnMut() + Send) -> u64 {
             .map(|writer| {
                 scope.spawn(move || {
                     let mut random = Random::new(u64::from(writer));
-                    let mut emit =
-                        |&number: &u32| fixture.emit(writer, number, 1 + random.below(29) as u32);
+                    let mut emit = |&number: &u32| {
+                        fixture.emit(writer, number, 1 + random.next_below(29) as u32)
+                    };
                     (0..EVENTS).filter(|number| emit(number)).count() as u64
                 })
             })

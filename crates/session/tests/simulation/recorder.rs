@@ -737,7 +737,7 @@ impl Simulation {
         let mut records: Vec<Record> =
             region.copy(from, region.head).into_iter().flatten().collect();
         progress.overwritten += from.saturating_sub(progress.position);
-        let room = if self.is_disk_full { self.random.below(2) as usize } else { usize::MAX };
+        let room = if self.is_disk_full { self.random.next_below(2) as usize } else { usize::MAX };
         let is_full = records.len() > room;
         records.truncate(room);
         let trace = &mut self.traces[slot.session];

@@ -98,7 +98,7 @@ impl Simulation {
         };
         // Other sessions of the user's, which do nothing but take slots.
         if world.random.once_in(3) {
-            let free = 2 + world.random.below(4) as usize;
+            let free = 2 + world.random.next_below(4) as usize;
             for slot in &mut world.window.slots[free..] {
                 slot.state = State::Active;
             }
@@ -108,7 +108,7 @@ impl Simulation {
             world.processes.push(Process::new(number as u32 + 1, executable));
             let threads = 1 + usize::from(number == 0);
             for _ in 0..threads {
-                let cpu = world.random.below(2) as usize;
+                let cpu = world.random.next_below(2) as usize;
                 let claims = world.random.once_in(3);
                 world.writers.push(Writer::new(number, cpu, claims));
             }
@@ -153,17 +153,17 @@ impl Simulation {
     }
 
     fn turn(&mut self) -> Result<(), String> {
-        match self.random.below(100) {
+        match self.random.next_below(100) {
             0..=54 => {
-                let number = self.random.below(self.writers.len() as u64) as usize;
+                let number = self.random.next_below(self.writers.len() as u64) as usize;
                 // Mostly a few steps at a time, as schedulers do.
-                for _ in 0..=self.random.below(4) {
+                for _ in 0..=self.random.next_below(4) {
                     self.step_thread(number)?;
                 }
             }
             55..=84 => {
-                let number = self.random.below(self.sessions.len() as u64) as usize;
-                for _ in 0..=self.random.below(8) {
+                let number = self.random.next_below(self.sessions.len() as u64) as usize;
+                for _ in 0..=self.random.next_below(8) {
                     self.step(|world| world.step_recorder(number))?;
                 }
             }
@@ -196,8 +196,8 @@ impl Simulation {
     }
 
     fn somebody_asks(&mut self) {
-        let number = self.random.below(self.sessions.len() as u64) as usize;
-        let client: Client = 1 + self.random.below(3);
+        let number = self.random.next_below(self.sessions.len() as u64) as usize;
+        let client: Client = 1 + self.random.next_below(3);
         let request = match self.is_restless && !self.random.once_in(4) {
             true => requests::other_contexts(&mut self.random),
             false => requests::request(&mut self.random),
@@ -210,9 +210,9 @@ impl Simulation {
 
     /// Lets users, the system and faulty programs act.
     fn something_happens(&mut self) -> Result<(), String> {
-        let number = self.random.below(self.sessions.len() as u64) as usize;
-        let thread = self.random.below(self.writers.len() as u64) as usize;
-        match self.random.below(16) {
+        let number = self.random.next_below(self.sessions.len() as u64) as usize;
+        let thread = self.random.next_below(self.writers.len() as u64) as usize;
+        match self.random.next_below(16) {
             0 | 1 => {
                 self.is_disk_full = !self.is_disk_full;
                 let is_full = self.is_disk_full;
@@ -272,7 +272,7 @@ impl Simulation {
             }
             self.processes[number] = Process::new(process.pid, process.executable);
             let claims = self.random.once_in(3);
-            self.writers.push(Writer::new(number, self.random.below(2) as usize, claims));
+            self.writers.push(Writer::new(number, self.random.next_below(2) as usize, claims));
         }
     }
 
@@ -283,11 +283,11 @@ impl Simulation {
         self.ledger.taint(number);
         self.log_step(|| format!("somebody writes over slot {index}"));
         let own: Vec<usize> = self.sessions[number].channels.iter().map(|of| of.1).collect();
-        let value = self.random.below(64);
-        let region = self.random.below(REGIONS as u64) as usize;
-        let event = self.random.below(EVENTS as u64) as usize;
+        let value = self.random.next_below(64);
+        let region = self.random.next_below(REGIONS as u64) as usize;
+        let event = self.random.next_below(EVENTS as u64) as usize;
         let slot = &mut self.window.slots[index];
-        match self.random.below(9) {
+        match self.random.next_below(9) {
             0 => slot.generation += value,
             1 => slot.regions[region].head = value,
             2 => slot.regions[region].progress.position = value,

@@ -283,7 +283,7 @@ impl Simulation {
 
     /// A call site that the process knows, or a module that is loaded.
     fn begin_call(&mut self, number: usize) -> At {
-        let event = self.random.below(EVENTS as u64) as usize;
+        let event = self.random.next_below(EVENTS as u64) as usize;
         let process = self.writers[number].process;
         // Modules are loaded that describe events, new ones and such as others have described.
         let is_known = self.processes[process].knows[event];
@@ -297,7 +297,7 @@ impl Simulation {
             return At::Describe(Describe { event, ..Describe::default() });
         }
         if self.random.once_in(5) {
-            self.writers[number].cpu = self.random.below(CPUS as u64) as usize;
+            self.writers[number].cpu = self.random.next_below(CPUS as u64) as usize;
         }
         self.observe_changes();
         let emission = self.ledger.load(&self.window, event, process, self.now);

@@ -402,7 +402,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
     let (mut steps_seen, mut refused) = (0, 0);
     for _ in 0..3000 {
         let pattern = (*random.pick(&patterns)).to_owned();
-        let request = match random.below(3) {
+        let request = match random.next_below(3) {
             0 => Request::EventsOff { channel: None, patterns: vec![pattern] },
             _ => Request::EventsOn {
                 channel: None,
@@ -414,7 +414,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
         let before = (rules.clone(), filters.clone());
         machine.submit(1, request);
         // The last step cannot be done at times: then all is as it was.
-        let fails_at = random.once_in(3).then(|| random.below(3));
+        let fails_at = random.once_in(3).then(|| random.next_below(3));
         let (mut on_the_way, mut number, mut has_failed) = (Vec::new(), 0, false);
         while let Some(effect) = machine.next_effect() {
             if !effect.has_outcome() {
