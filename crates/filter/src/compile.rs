@@ -63,8 +63,8 @@ pub struct CompiledFor {
     pub object: Object,
     /// The typed trees, one for each alternative.
     pub filters: Vec<Filter>,
-    /// The meanings that its alternatives rely on besides kinds (`trackway_jit::meaning`); empty:
-    /// none.
+    /// The meanings that its alternatives rely on in addition to kinds (`trackway_jit::meaning`);
+    /// empty: none.
     pub meanings: Vec<u8>,
     /// True if only `meanings` tell some known events apart.
     pub needs_meanings: bool,
@@ -261,7 +261,7 @@ fn assemble(
     if groups.len() > ALTERNATIVES_MAX {
         return Err(limit(text, "there are too many kinds of events for one filter".into()));
     }
-    // What asks a whole array for an element is right for longer ones, and slower.
+    // Code that reads an element of a whole array is right for longer arrays, and slower.
     groups.sort_by_key(|group| reads_elements(&group.filter.root));
     let mut alternatives = vec![None; layouts_count];
     for (number, group) in groups.iter().enumerate() {
@@ -289,7 +289,7 @@ fn size_of(alternative: &Alternative) -> usize {
     needs + alternative.constants.len() + programs
 }
 
-/// The bytes of what groups, each an alternative, rely on besides kinds.
+/// The bytes of what groups, each an alternative, rely on in addition to kinds.
 fn meanings_of(groups: &[Group]) -> Vec<u8> {
     let records: Vec<_> =
         (0..=u8::MAX).zip(groups).flat_map(|(at, group)| group.slot_meanings.records(at)).collect();

@@ -115,7 +115,7 @@ struct Run<'a> {
     runtime: &'a mut dyn Runtime,
     /// The element that `any` is at.
     item: u64,
-    /// The value that `in` asks about.
+    /// The value that `in` tests.
     bound: Value<'a>,
 }
 

@@ -1,6 +1,6 @@
-//! The meanings that a filter relies on besides the kinds of its needs (`trackway_jit::meaning`),
-//! for a known event: a program that runs it does not take it for an event of the same kinds with
-//! other meanings.
+//! The meanings that a filter relies on in addition to the kinds of its needs
+//! (`trackway_jit::meaning`), for a known event: a program that runs it does not take it for an
+//! event of the same kinds with other meanings.
 
 use std::collections::BTreeSet;
 

@@ -29,7 +29,7 @@ const METADATA_BYTES_MAX: u64 = 256 << 20;
 pub(crate) const DEPTH_MAX: usize = 64;
 /// Most data files of one trace.
 const FILES_MAX: usize = 1 << 20;
-/// Most files that are kept open; beyond them, a file is opened anew for each read.
+/// Most files that are kept open; beyond them, a file is opened again for each read.
 const OPEN_MAX: usize = 512;
 
 /// Returns the number of files that may be kept open: a quarter of the limit of this process
@@ -170,7 +170,7 @@ pub struct Found {
     pub is_whole: bool,
 }
 
-/// Opens all traces in the folders `paths`, at any depth; what is damaged is told to `messages`.
+/// Opens all traces in the folders `paths`, at any depth; damage is reported to `messages`.
 ///
 /// # Errors
 ///
@@ -470,7 +470,7 @@ pub struct TraceFile {
     path: PathBuf,
     /// Device and inode: the same file, wherever it is moved.
     id: (u64, u64),
-    /// `None` if it is opened anew for each read.
+    /// `None` if it is opened again for each read.
     file: Option<File>,
     length: u64,
 }

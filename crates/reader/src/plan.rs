@@ -109,7 +109,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         Some(())
     }
 
-    /// Goes to the last packet before the range, which tells what was lost before the next one,
+    /// Goes to the last packet before the range, which has the losses before the next one,
     /// if the file's index knows where that is.
     fn seek(&self, index: usize, source: &mut SourceStream<&'t B>) -> Option<()> {
         let begin = self.stream.range.begin.filter(|_| source.next() == (0, 0))?;

@@ -29,7 +29,7 @@ const MARK: &str = "trackway/complete";
 const LIVE: &str = "trackway/live";
 /// Folder of such facts.
 const FACTS: &str = "trackway";
-/// Folder of the kernel's events, beside `ust`.
+/// Folder of kernel events, next to `ust`.
 const KERNEL: &str = "kernel";
 /// Attempts to read it, if it is being rewritten meanwhile.
 const LIVE_READS_MAX: usize = 4;

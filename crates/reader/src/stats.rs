@@ -93,7 +93,7 @@ impl Statistics {
     }
 }
 
-/// Counts those events of `inputs` that are asked for, by `jobs` threads. Damage is told to
+/// Counts the selected events of `inputs`, by `jobs` threads. Damage is reported to
 /// `messages`, as it is found.
 ///
 /// # Errors

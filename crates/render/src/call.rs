@@ -40,8 +40,8 @@ const ERROR_LEAST: i64 = -4095;
 const UNCHANGED_POINTERS: [&str; 1] = ["uaddr"];
 /// Names of what a call writes only where it is interrupted.
 const WRITTEN_BY_INTERRUPTION: &str = "rmtp_";
-/// Results of what was interrupted: `EINTR`, and what has the kernel begin anew (`ERESTARTSYS`,
-/// `ERESTARTNOINTR`, `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK`).
+/// Results of what was interrupted: `EINTR`, and what makes the kernel restart the call
+/// (`ERESTARTSYS`, `ERESTARTNOINTR`, `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK`).
 const INTERRUPTED: [i64; 5] = [-4, -512, -513, -514, -516];
 
 /// A side of a system call, with its name.

@@ -33,7 +33,7 @@ const COMMON: &str = "time,name,hostname,procname,vpid,stream,cpu_id";
 /// Number of columns of scopes where each scope is one column.
 const SCOPES: usize = 3;
 
-/// Writes events as lines of comma-separated values. Losses are told as [`Pretty`] tells them.
+/// Writes events as lines of comma-separated values. Losses are reported as by [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Csv<C> {
     messages: Pretty<C>,
@@ -44,7 +44,7 @@ pub struct Csv<C> {
 }
 
 impl<C> Csv<C> {
-    /// The format for events of any kind; `messages` tells of losses.
+    /// The format for events of any kind; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, columns: None, is_symbolic: false }
     }
@@ -314,7 +314,7 @@ impl Sink for CellWriter<'_> {
         self.before = value;
     }
 
-    /// Its label, where it has just one: that is what its reader wants to see and to group by.
+    /// Its label, where it has just one: readers use it to show and group values.
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
         self.before = value;
         if self.is_part() {

@@ -11,7 +11,7 @@ use crate::format::{
 use crate::pretty::Pretty;
 use crate::time::Calendar;
 
-/// Writes nothing of events. Losses are told as [`Pretty`] tells them.
+/// Writes nothing of events. Losses are reported as by [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Discard<C> {
     messages: Pretty<C>,
@@ -20,7 +20,7 @@ pub struct Discard<C> {
 }
 
 impl<C> Discard<C> {
-    /// A format that decodes every field of every event; `messages` tells of losses.
+    /// A format that decodes every field of every event; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, sum: Sum(0), is_decoded: true }
     }

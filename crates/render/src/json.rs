@@ -29,7 +29,7 @@ use crate::time::Calendar;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Writes events as objects, one a line. Losses are told as [`Pretty`] tells them.
+/// Writes events as objects, one a line. Losses are reported as by [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Json<C> {
     messages: Pretty<C>,
@@ -40,7 +40,7 @@ pub struct Json<C> {
 }
 
 impl<C> Json<C> {
-    /// The format; `messages` tells of losses.
+    /// The format; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, has_traces: false, is_symbolic: false }
     }

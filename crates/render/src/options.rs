@@ -80,7 +80,7 @@ pub struct PrettyOptions {
 pub enum ListError {
     /// Not the name of anything that can be shown.
     Unknown(String),
-    /// It asks for all and for none.
+    /// It includes both `all` and `none`.
     AllAndNone,
 }
 

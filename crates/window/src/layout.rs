@@ -244,7 +244,7 @@ impl SessionLayout {
         unsafe { &*window.base().add(offset as usize).cast() }
     }
 
-    /// Begins to count anew what each event has lost: the recorder, where the session is cleared.
+    /// Resets the losses of each event. The recorder calls this when it clears the session.
     pub fn forget_discards(&self, window: &Window) {
         for event in 0..EVENTS_MAX {
             self.discards(window, event).store(0, Ordering::Relaxed);

@@ -81,7 +81,7 @@ const EXCHANGES_MAX: usize = 1000;
 /// 32 sessions want an event, a writer clears none of their bits.)
 const LEFT: u32 = u32::MAX;
 
-/// The state that decides about a session's bits, besides the rules' bytes.
+/// The state that decides about a session's bits, in addition to the rules' bytes.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     revision: u32,
@@ -533,7 +533,7 @@ mod tests {
         fixture.session(5, "");
         fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
         // The library finds a bit that is to go to the heir, and is stopped; then slot 4 is another
-        // session's, which has no successor, and wants the event.
+        // session's, which has no successor, and records the event.
         let others = || {
             end(&fixture, index);
             fixture.session(4, "app:*");

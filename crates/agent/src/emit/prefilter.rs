@@ -2,9 +2,9 @@
 //!
 //! Staging an event with strings measures and copies each of them, which costs several times as
 //! much as a filter on one. If all sessions that enable such an event have filters, its site calls
-//! [`ask`] first. It stages an event that passes, and hands the verdict back with it, because a
-//! stateful filter must run only once. Without a verdict the event goes the ordinary way, so the
-//! prefilter is never needed (docs/design/0008-filters.md, "Prefilters before staging").
+//! [`run_prefilter`] first. It stages an event that passes, and hands the verdict back with it,
+//! because a stateful filter must run only once. Without a verdict the event goes the ordinary way,
+//! so the prefilter is never needed (docs/design/0008-filters.md, "Prefilters before staging").
 //!
 //! Invariant: a verdict holds for one session, in one generation, in the present window. It
 //! contains all three, and the recording path compares them.
@@ -152,7 +152,7 @@ unsafe extern "C" fn run_prefilter(event: *mut Event, arguments: *const Argument
 /// which states the contract.
 ///
 /// # Safety
-/// As the C declaration and [`fast_path::emit`] say; `verdict` is an answer of [`ask`].
+/// As the C declaration and [`fast_path::emit`] say; `verdict` is an answer of [`run_prefilter`].
 unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, verdict: u64) {
     // SAFETY: the caller's promise is the same.
     unsafe {

@@ -33,7 +33,7 @@ pub(super) struct Sizes {
     pub(super) is_cut: bool,
 }
 
-/// Divides `room` among spans that want more. No span gets more than it wants, and all cut spans
+/// Divides `room` among spans that need more. No span gets more than it needs, and all cut spans
 /// get the same, as `trackway_i_share` of the header defines it.
 fn share(spans: &mut [Span], room: usize) {
     const OPEN: u16 = u16::MAX;

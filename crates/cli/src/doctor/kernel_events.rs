@@ -27,7 +27,7 @@ pub(super) struct KernelEvents {
     capabilities: Option<u64>,
     /// Lockdown level of the kernel, if it has one.
     lockdown: Option<String>,
-    /// The kernel tells its types.
+    /// True if the kernel describes its types.
     has_types: bool,
     /// Settings by which it keeps others out, with their values.
     settings: Vec<(&'static str, String)>,

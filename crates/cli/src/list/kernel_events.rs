@@ -17,7 +17,7 @@ use trackway_schema::Scalar;
 use crate::common::events::scalar_name;
 use crate::common::format::Format;
 
-/// Most names of values that are told people of one field.
+/// Most names of values that are listed for one field.
 const NAMES_SHOWN: usize = 6;
 
 /// Room that a record has, in bytes, whatever it is.

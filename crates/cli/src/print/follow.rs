@@ -51,7 +51,7 @@ pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyho
     format::write(form, pretty, growing, &mut output)
 }
 
-/// The traces that are in `folders`. What is damaged is told while they are followed.
+/// The traces that are in `folders`. Damage is reported while they are followed.
 fn open_present(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
     match open(folders, &mut io::sink()) {
         Ok(found) => Ok(found.inputs),
@@ -87,7 +87,7 @@ impl format::EventSource for Growing<'_> {
             filters: request.filters.as_ref(),
             is_read: &|| match is_without_reader(fd) {
                 Ok(true) => Err(io::ErrorKind::BrokenPipe.into()),
-                // If it cannot be known, writing tells.
+                // If it cannot be known, writing fails.
                 Ok(false) | Err(_) => Ok(()),
             },
             settings: Settings { jobs: threads(arguments.jobs), ..Settings::default() },

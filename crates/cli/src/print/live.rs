@@ -14,7 +14,7 @@ use crate::session_traces;
 pub(super) struct Live {
     /// The folders of its traces.
     pub(super) folders: Vec<PathBuf>,
-    /// Connection that tells the recorder that a reader follows, as long as it is open.
+    /// Connection that shows the recorder that a reader follows, as long as it is open.
     pub(super) _connection: Option<Session>,
 }
 

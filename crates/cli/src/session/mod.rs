@@ -226,7 +226,7 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     if spec.snapshot_on_crash && !spec.has_flight_recorder() {
         bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
     }
-    // Here, too: the recorder is told as JSON.
+    // Here, too: the recorder gets it as JSON.
     check_folder(spec.output.as_deref())?;
     if in_foreground {
         return background::record_here(spec, quiet);

@@ -184,7 +184,7 @@ fn row(one: &Found) -> [String; 7] {
         if_there(Grouped(counts.recorded).to_string()),
         if_there(Grouped(counts.lost).to_string()),
         if_there(ByteCount(status.memory_bytes).to_string()),
-        if_there(whose_events(status)),
+        if_there(sources_in_short(status)),
         shown(&status.folder),
     ]
 }
@@ -251,8 +251,8 @@ fn users_of(status: &Status) -> String {
     }
 }
 
-/// The same, and whether the kernel's events.
-fn whose_events(status: &Status) -> String {
+/// Returns the users and the kernel, as far as a session records their events.
+fn sources_in_short(status: &Status) -> String {
     match &status.kernel {
         None => users_of(status),
         Some(_) if is_kernels_alone(status) => "kernel".into(),
@@ -409,7 +409,7 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
     Ok(())
 }
 
-/// Says what of the kernel's events was lost, or may have been.
+/// Writes the losses of kernel events, certain and possible.
 fn write_kernel_losses(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
     let KernelStatus { spec, too_deep, unasked, .. } = status;
     for (event, lost) in &status.lost_by_event {
@@ -452,7 +452,7 @@ fn write_kernel_losses(status: &KernelStatus, output: &mut dyn Write) -> anyhow:
     Ok(())
 }
 
-/// Says of what else the kernel's events are, and what they say.
+/// Writes the further selection of kernel events: control groups, CPUs, backend, filters.
 fn write_kernel_choice(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Result<()> {
     for group in &spec.cgroups {
         writeln!(output, "  only      control group {}, and below", group.display())?;

@@ -203,7 +203,7 @@ impl Meaning {
     pub fn names(&self) -> Vec<(&str, i64)> {
         match self {
             Self::Names(names) | Self::Mode(names) | Self::Address(names) => names.all().collect(),
-            // The halves are told apart in the trace alone.
+            // Only the trace distinguishes the halves.
             Self::NamesBehind(names) => {
                 names.all().map(|(name, value)| (name, value & LOW.cast_signed())).collect()
             }

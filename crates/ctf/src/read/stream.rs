@@ -88,7 +88,7 @@ pub struct EventHeader<'trace> {
     pub time: Option<i64>,
 }
 
-/// Takes an event's parts: a [`Sink`] that is told which scope begins.
+/// Takes an event's parts: a [`Sink`] that also gets the scope that begins.
 pub trait EventSink: Sink {
     /// A scope begins; it has something to show.
     fn begin_scope(&mut self, scope: Scope);
@@ -185,7 +185,7 @@ impl<'trace> StreamDecoder<'trace> {
 
     /// Reads a packet's header and context, and goes to its first event. `available` is how
     /// many bytes of the packet there are at most, e.g. in its file. The context's visible
-    /// members go to `sink`. Losses since the packet before are told to `lost`.
+    /// members go to `sink`. Losses since the packet before go to `lost`.
     ///
     /// After an error the decoder is where it was before.
     pub fn begin_packet<S: Sink>(

@@ -1,11 +1,11 @@
-//! Packets written anew with only some of their events: the rest is cut out, and what is kept
+//! Packets written again with only some of their events: the rest is cut out, and what is kept
 //! stays as it was, bit by bit.
 //!
 //! Nothing is taken for what it means: header, context and events are copied field by field to
-//! where they stand now, which is elsewhere where alignment asks for it. Then the fields that tell
-//! of the packet itself (sizes, times, numbers) are written over. So any packet can be cut, of any
-//! tracer and of any type, and what this library does not know of is not lost. (But where fields
-//! of different byte orders share a byte, which CTF 1.8 forbids, they share bits.)
+//! where they stand now, which is elsewhere where alignment requires it. Then the fields that
+//! describe of the packet itself (sizes, times, numbers) are written over. So any packet can be
+//! cut, of any tracer and of any type, and what this library does not know of is not lost. (But
+//! where fields of different byte orders share a byte, which CTF 1.8 forbids, they share bits.)
 //!
 //! A packet is written piece by piece: [`PacketRewriter::drain`] hands out what is finished, and
 //! only the header is kept until the end, for its sizes.

@@ -1,5 +1,5 @@
 //! A program, put together of the functions that it calls, callers first: so that all calls go
-//! forward, as the verifier asks. (That jumps do so is the work of `blocks`.)
+//! forward, as the verifier requires. (That jumps do so is the work of `blocks`.)
 
 use std::collections::BTreeMap;
 

@@ -2,11 +2,11 @@
 //!
 //! Bytecode depends on the kinds of what it needs, and on little else. So an expression can be
 //! checked against made-up events, one for each combination of types that its fields could have
-//! ([`search`]), and what comes out serves all events of those kinds. What it relies on besides
-//! (widths, arrays) it says itself ([`SlotMeanings`]), as what was made for a known event does: so
-//! each alternative is right for all events that it is taken for, and the more of them are left
-//! out, the more events are counted, and none is judged wrongly. Combinations grow fast: the
-//! likely ones come first, and only so many of them.
+//! ([`search`]), and what comes out serves all events of those kinds. What it relies on in addition
+//! to (widths, arrays) it says itself ([`SlotMeanings`]), as what was made for a known event does:
+//! so each alternative is right for all events that it is taken for, and the more of them are left
+//! out, the more events are counted, and none is judged wrongly. Combinations grow fast: the likely
+//! ones come first, and only so many of them.
 
 mod named;
 mod search;

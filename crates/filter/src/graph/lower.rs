@@ -47,7 +47,7 @@ pub(super) struct Lower<'shared, 'filter> {
     order: Vec<Label>,
     /// Steps of the block that is being made, the last one in `order`.
     steps: Vec<Step>,
-    /// Values that `in` asks about, the innermost last.
+    /// Values that `in` tests, the innermost last.
     bound: Vec<Value>,
     variables: usize,
 }

@@ -74,7 +74,7 @@ impl Lower<'_, '_> {
         self.branch_by(Relation::Equal, ordering, 0, same, other);
     }
 
-    /// Ends the block, if the expression asks for a few bytes at an edge of a field; whether it
+    /// Ends the block, if the expression tests a few bytes at an edge of a field; whether it
     /// does.
     pub(super) fn edge(
         &mut self,

@@ -113,7 +113,7 @@ pub enum Node {
     Length(Box<Expr>),
     /// The element that the innermost [`Node::Any`] is at.
     Item,
-    /// The value that the innermost [`Node::Within`] asks about.
+    /// The value that the innermost [`Node::Within`] tests.
     Bound,
     /// `-a`, for integers and floats.
     Negate(Box<Expr>),

@@ -97,7 +97,7 @@ pub enum Reason {
     NoHelper(i32),
     /// A helper is not given the frame in register 1.
     NotFrame,
-    /// A helper that asks for a function is given something else.
+    /// A helper that needs a function is given something else.
     NotFunction(u8),
     /// A function that `any` calls for each element calls `any`.
     AnyInsideAny,

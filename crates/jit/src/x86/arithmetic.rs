@@ -151,7 +151,7 @@ fn by_minus_one(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
     }
 }
 
-/// Division wants rax and rdx: what they hold waits in r9 and r10.
+/// Division needs rax and rdx: r9 and r10 keep their contents meanwhile.
 fn divide_by_r11(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
     let &Operands { width, dst, .. } = operands;
     let others = [(RAX, R9), (RDX, R10)].into_iter().filter(|&(reg, _)| reg != dst);

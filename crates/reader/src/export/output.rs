@@ -24,7 +24,7 @@ struct OpenFolder {
 }
 
 impl OpenFolder {
-    /// Opens it, with these flags (open(2)) besides.
+    /// Opens it, with these additional flags (open(2)).
     fn open(path: PathBuf, flags: i32) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECTORY | flags);

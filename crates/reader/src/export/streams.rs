@@ -23,7 +23,7 @@ pub(super) struct StreamWork<'t, B> {
 }
 
 /// Writes what is asked for of all `works`, by `jobs` threads; what was done, without the number
-/// of traces. Damage is told to `messages`, as it is found.
+/// of traces. Damage is reported to `messages`, as it is found.
 pub(super) fn write_streams<B: Bytes + Sync>(
     works: &[StreamWork<'_, B>],
     selection: &Selection<'_>,

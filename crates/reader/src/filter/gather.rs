@@ -1,4 +1,4 @@
-//! The values that a filter asks for, taken while an event is decoded.
+//! The values that a filter needs, taken while an event is decoded.
 
 use trackway_ctf::read::{Enumeration, EventSink, Integer, Member, Scope, Sink};
 use trackway_ctf::write::application_member;
@@ -92,7 +92,7 @@ enum Found {
     Elements(usize, usize),
 }
 
-/// The values of one event that a filter asks for.
+/// The values of one event that a filter needs.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Gather {
     found: Vec<Found>,

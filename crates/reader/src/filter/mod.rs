@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! class    what a class of events has, as filters name it
-//! gather   the values that a filter asks for, taken while an event is decoded
+//! gather   the values that a filter needs, taken while an event is decoded
 //! object   filters in C, which are bytecode
 //! ```
 //!
-//! An event that lacks what a filter asks for is not taken by it, as when it is recorded. Streams
+//! An event that lacks a value of a filter does not pass it, as when it is recorded. Streams
 //! are decoded beside each other, on as many threads as there are; but what a filter remembers from
 //! one event to the next (`count()`, `changed()`, `rate()`) depends on their order. So of such
 //! filters the values alone are gathered there, and go with the event's line to the merge, which

@@ -232,7 +232,7 @@ impl Follower<'_> {
         let Some(end) = self.range.and_then(|range| range.end) else { return false };
         let is_past = match self.growth.is_begun() {
             true => self.growth.is_past(end, self.begin.elapsed()),
-            // Nothing tells what time it is there; but here the clock is the same.
+            // The time there is unknown; but the clock here is the same.
             false => self.is_ours && (self.following.now)().saturating_sub(LAG_NS) >= end,
         };
         is_past && !self.growth.is_doubtful() && !self.diagnostics.is_doubtful()

@@ -1,6 +1,6 @@
 //! A packet that does not say its size: it goes on as long as its file.
 //!
-//! How far it is whole is only known by decoding it from its beginning. It is decoded anew as its
+//! How far it is whole is only known by decoding it from its beginning. It is decoded again as its
 //! file grows, but so seldom that this takes a small share of the time, however long it becomes.
 
 use std::time::Duration;

@@ -347,7 +347,7 @@ pub struct Status {
     /// Users who are not recorded because there are too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub users_beyond: usize,
-    /// The kernel's events, if it records some.
+    /// Kernel events, if it records some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelStatus>,
     /// Its channels.

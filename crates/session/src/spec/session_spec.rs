@@ -58,7 +58,7 @@ pub struct SessionSpec {
     /// True if a traced process that dies of a crash signal leaves a snapshot.
     #[serde(default, skip_serializing_if = "is_no")]
     pub snapshot_on_crash: bool,
-    /// Events of the kernel, besides; only root records them.
+    /// Kernel events in addition; only root records them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelSpec>,
     /// Its channels; none: one, as [`ChannelSpec::default`] has it, unless only the kernel's
@@ -136,7 +136,7 @@ pub enum SpecError {
     Tracefiles(String, TracefilesError),
     /// Rules for processes that are longer than a channel can hold.
     TooManyProcesses,
-    /// The kernel's events cannot be recorded so: why.
+    /// The reason why kernel events cannot be recorded so.
     Kernel(String),
     /// A file that cannot be understood: why.
     File(String),

@@ -560,7 +560,7 @@ const fn is_blob_byte(kind: &Type) -> bool {
     matches!(kind, Type::Integer(Integer { blob: true, .. }))
 }
 
-/// Every integer named `id`, however deep in the event header, tells the event's class.
+/// Every integer named `id`, however deep in the event header, gives the event's class.
 fn give_id_role(kind: &mut Type) {
     match kind {
         Type::Struct(structure) => {

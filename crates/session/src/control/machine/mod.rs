@@ -263,7 +263,7 @@ enum Then {
 }
 
 impl Machine {
-    /// A session that begins as `spec` says: first of all, [`CREATOR`] is told how that went.
+    /// A session that begins as `spec` says: first of all, [`CREATOR`] gets the outcome.
     pub fn new(spec: SessionSpec) -> Self {
         let channels: Vec<(ChannelSpec, u32)> = spec.channels.iter().cloned().zip(0..).collect();
         let planned =
@@ -741,7 +741,7 @@ impl Machine {
         class
     }
 
-    /// Takes note of what a job has changed; what its client is told.
+    /// Applies the changes of a completed job; returns the answer for its client.
     fn end_job(&mut self, job: Job) -> Option<Effect> {
         match job.then {
             Then::Nothing => {}

@@ -195,7 +195,7 @@ fn flight() -> Machine {
     begun(SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() })
 }
 
-/// Reasons of the snapshots that the machine wants now; all are written, or none.
+/// Reasons of the snapshots that the machine requests now; all are written, or none.
 fn snapshots(machine: &mut Machine, is_written: bool) -> Vec<Reason> {
     let mut reasons = Vec::new();
     while let Some(effect) = machine.next_effect() {
