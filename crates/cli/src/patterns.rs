@@ -36,7 +36,7 @@ impl<'a> Patterns<'a> {
         Ok(Self { included, excluded })
     }
 
-    /// Says so if no kind of event in `inputs` is asked for: mostly a name is misspelt then.
+    /// Warns if no kind of event in `inputs` is selected: mostly a name is misspelt then.
     pub(crate) fn warn_if_none<B>(
         &self,
         inputs: &[Input<B>],

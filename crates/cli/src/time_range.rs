@@ -25,13 +25,13 @@ enum Bound {
 ///
 /// # Errors
 ///
-/// If what was asked for is no range.
+/// If the request is no range.
 pub(crate) fn needs_first(arguments: &SelectionArguments) -> anyhow::Result<bool> {
     let (begin, end) = bounds(arguments)?;
     Ok([begin, end].iter().any(|bound| matches!(bound, Some((_, Bound::TimeOfDay(..))))))
 }
 
-/// The range that was asked for, in UTC if `gmt`; `first` gives the time of the first event.
+/// The requested range, in UTC if `gmt`; `first` gives the time of the first event.
 pub(crate) fn of(
     arguments: &SelectionArguments,
     gmt: bool,

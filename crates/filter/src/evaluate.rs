@@ -1,7 +1,7 @@
 //! The answer of a typed tree, worked out from the tree as it is: what reads traces does this, and
 //! bytecode must give the same answers.
 //!
-//! Values are asked for when they are reached, not before. One that is not there (an element beyond
+//! Values are read when they are reached, not before. One that is not there (an element beyond
 //! the end) makes the answer no, whatever surrounds it.
 
 use std::cmp::Ordering;

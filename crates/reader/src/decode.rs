@@ -1,7 +1,7 @@
 //! A task: packets of one file, decoded into batches.
 //!
 //! However large a packet is, a batch is bounded: the task stops where it is and goes on with
-//! the next batch when it is asked again, by any thread.
+//! the next batch when it is called again, by any thread.
 
 use std::ops::Range;
 
@@ -156,7 +156,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             Ok(packet) => {
                 self.texts = self.stream.texts.get(packet.stream);
                 self.class = packet.stream;
-                // Of a packet that was begun before, they were told then.
+                // Losses of a packet that was begun before were reported then.
                 if self.wanted.start == 0 {
                     losses.into_iter().for_each(|loss| self.lost(loss, batch));
                 }
@@ -223,7 +223,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         }
     }
 
-    /// Appends the next event, if it is asked for. Whether there is one in the packet.
+    /// Appends the next event, if it is selected. Returns true if there is one in the packet.
     // Longer than 70 lines: one event is decoded step by step, on state that all steps share.
     #[inline]
     fn event<F: EventEncoder>(

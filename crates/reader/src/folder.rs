@@ -55,7 +55,7 @@ pub enum OpenError {
     NoTrace(PathBuf),
     /// A folder that was followed was removed.
     Removed(PathBuf),
-    /// A message, or what was asked for, could not be written.
+    /// A message, or the output, could not be written.
     Message(IoError),
 }
 

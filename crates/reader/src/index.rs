@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An index is for finding packets without reading all before them: after damage, and where only
-//! a range of time is asked for. It is not believed: a packet is where it says only if the stream
+//! a range of time is requested. It is not believed: a packet is where it says only if the stream
 //! says the same. Nothing of it is kept in memory; it is searched where it lies.
 
 use std::fmt;

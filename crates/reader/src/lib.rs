@@ -83,13 +83,13 @@ impl Default for Settings {
 pub struct Summary {
     /// True if nothing was damaged.
     pub is_whole: bool,
-    /// Events that were asked for.
+    /// Number of selected events.
     pub events: u64,
     /// The most bytes of decoded events that were held at once for the merge.
     pub most_bytes: usize,
 }
 
-/// Writes the events of `inputs` that are asked for to `output`, in time order, and what the tracer
+/// Writes the selected events of `inputs` to `output`, in time order, and what the tracer
 /// lost and what is damaged to `messages`.
 ///
 /// Events of one stream stay in the stream's order. Where time goes backward within a stream, its

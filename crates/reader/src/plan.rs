@@ -82,7 +82,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         self.decoder = decoder;
     }
 
-    /// The next task, if any packet is left that is asked for. `memory` is for reading headers.
+    /// The next task, if any requested packet is left. `memory` is for reading headers.
     pub(crate) fn plan(&mut self, memory: &mut Vec<u8>) -> Option<Planned<'t, B>> {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.begin(memory)?;
@@ -99,7 +99,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         None
     }
 
-    /// Goes to the first packets that may be asked for.
+    /// Goes to the first packets that may be requested.
     fn begin(&mut self, memory: &mut Vec<u8>) -> Option<()> {
         for index in 0..self.next.len() {
             let mut source = self.source(index, memory)?;

@@ -57,7 +57,7 @@ pub struct StreamCount {
     pub name: String,
     /// The CPU that it is of, if its packets name just one.
     pub cpu: Option<u64>,
-    /// Packets that may have events of the time that is asked for.
+    /// Packets that may have events of the requested time.
     pub packets: u64,
     /// Bytes of its files.
     pub bytes: u64,

@@ -29,7 +29,7 @@ use crate::common::events;
 use crate::patterns::matches;
 use crate::session_traces;
 
-/// Does what was asked for.
+/// Runs a subcommand of `trackway filter`.
 ///
 /// # Errors
 ///

@@ -22,7 +22,7 @@ const OF_APPLICATIONS: (&str, &str) =
 /// A context that only filters on kernel events use, because packets record it.
 const CPU: &str = "the CPU";
 
-/// Something that may be recorded with events, or asked for in filters.
+/// A value that may be recorded with events, or used in filters.
 struct Context {
     name: &'static str,
     about: &'static str,

@@ -171,7 +171,7 @@ pub(super) fn write(
     }
 }
 
-/// The columns of the only kind of event that is asked for, if there is only one: of one name,
+/// The columns of the only selected kind of event, if there is only one: of one name,
 /// with the same fields wherever it is declared.
 fn common_columns<B>(inputs: &[Input<B>], selection: &Selection<'_>) -> Option<Vec<String>> {
     let classes = inputs.iter().flat_map(|input| input.trace.streams());

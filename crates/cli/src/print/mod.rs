@@ -1,7 +1,7 @@
 //! `trackway print`: traces as text, byte for byte as babeltrace2 prints them.
 //!
 //! Reading, decoding and merging is `trackway_reader`'s, what lines look like is
-//! `trackway_render`'s; here is only what was asked for.
+//! `trackway_render`'s; here is only the request.
 
 mod args;
 mod follow;
@@ -65,7 +65,7 @@ struct PrintRequest<'a> {
 type Clock = fn(i64) -> Option<DateTime>;
 
 impl PrintRequest<'_> {
-    /// In the time zone that was asked for.
+    /// The calendar of the requested time zone.
     fn calendar(&self) -> Clock {
         if self.arguments.clock_gmt { utc } else { local_time::local }
     }

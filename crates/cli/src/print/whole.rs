@@ -15,7 +15,7 @@ use super::{PrintRequest, report_unfinished, stats};
 use crate::common::jobs::threads;
 use crate::{progress, time_range};
 
-/// Prints what is asked for of traces; whether nothing was damaged.
+/// Prints the requested parts of traces; returns true if nothing was damaged.
 ///
 /// # Errors
 ///

@@ -110,7 +110,7 @@ fn write_answer(answer: &Answer) -> anyhow::Result<()> {
 }
 
 /// Records a session in this process, until it is ended. One that cannot begin is an error; one
-/// that ends without being told to has another exit status: to begin it again may help.
+/// that ends without a request has another exit status: to begin it again may help.
 pub(super) fn record_here(spec: SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut refused: Option<Refusal> = None;
     let talk = if quiet { Talk::Kept } else { Talk::Printed };

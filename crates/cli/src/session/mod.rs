@@ -1,4 +1,4 @@
-//! `trackway session`, `channel` and `event`: what is typed, asked of a session's recorder.
+//! `trackway session`, `channel` and `event`: requests of the user, sent to a session's recorder.
 
 pub(crate) mod args;
 mod background;
@@ -29,7 +29,7 @@ use args::{
     SaveArguments, SessionArguments, SessionVerb, SetArguments, SnapshotArguments,
 };
 
-/// Does what is asked for with sessions.
+/// Runs a subcommand of `trackway session`.
 pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         SessionVerb::Create(create) => return create_session(&create),
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does what is asked for with channels.
+/// Runs a subcommand of `trackway channel`.
 pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         ChannelVerb::Add(add) => {
@@ -69,7 +69,7 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does what is asked for with events.
+/// Runs a subcommand of `trackway event`.
 pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         EventVerb::On(on) if on.kernel => {

@@ -29,7 +29,7 @@ struct Found {
     /// Status of the session; if its recorder does not answer: its name, and the known parts.
     status: Box<Status>,
     state: State,
-    /// Why it cannot be asked.
+    /// The reason why its recorder does not answer.
     error: Option<RecordError>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Nothing is taken for what it means: header, context and events are copied field by field to
 //! where they stand now, which is elsewhere where alignment requires it. Then the fields that
-//! describe of the packet itself (sizes, times, numbers) are written over. So any packet can be
+//! describe the packet itself (sizes, times, numbers) are written over. So any packet can be
 //! cut, of any tracer and of any type, and what this library does not know of is not lost. (But
 //! where fields of different byte orders share a byte, which CTF 1.8 forbids, they share bits.)
 //!

@@ -1,4 +1,4 @@
-//! Strings: told apart by their lengths, then by up to 32 bytes as numbers, and only then by a
+//! Strings: distinguished by their lengths, then by up to 32 bytes as numbers, and only then by a
 //! call.
 //!
 //! Bytes are compared as one or two numbers: the first and the last of them, as many of a power of

@@ -166,7 +166,7 @@ impl Drop for Folder {
         if self.is_done {
             return;
         }
-        // What cannot be removed is left: there is an error already to be told of.
+        // What cannot be removed is left: there is an error to report already.
         if self.staging.is_some() {
             let _ = fs::remove_dir_all(self.held.path().join(&self.name));
         }

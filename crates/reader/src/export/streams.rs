@@ -22,7 +22,7 @@ pub(super) struct StreamWork<'t, B> {
     pub(super) to: PathBuf,
 }
 
-/// Writes what is asked for of all `works`, by `jobs` threads; what was done, without the number
+/// Writes the selected parts of all `works`, by `jobs` threads; what was done, without the number
 /// of traces. Damage is reported to `messages`, as it is found.
 pub(super) fn write_streams<B: Bytes + Sync>(
     works: &[StreamWork<'_, B>],
@@ -51,7 +51,7 @@ pub(super) fn write_streams<B: Bytes + Sync>(
     if all.packets == 0 { Err(ExportError::Nothing) } else { Ok(all) }
 }
 
-/// Writes what is asked for of one stream.
+/// Writes the selected part of one stream.
 fn write_stream<'t, B: Bytes>(
     stream: &'t Stream<'t, B>,
     selection: &Selection<'_>,

@@ -64,8 +64,8 @@ impl Live {
         self.0.iter().map(|trace| trace.horizon(now)).min().flatten()
     }
 
-    /// Returns true if a recorder publishes progress at the instant `now`, as far as that can be
-    /// told.
+    /// Returns true if a recorder publishes progress at the instant `now`, as far as that is
+    /// known.
     pub(super) fn is_heard(&self, now: Duration) -> bool {
         self.0.iter().any(|trace| trace.is_heard(now))
     }

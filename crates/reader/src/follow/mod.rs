@@ -159,7 +159,7 @@ struct Follower<'a> {
     /// The result of the latest reading, and the time of its first appearance.
     sizes: Option<Vec<(u64, u64, u64)>>,
     changed: Duration,
-    /// When it was asked last whether the traces have ended.
+    /// Time of the last check that the traces have ended.
     asked_for_end: Duration,
     known: Known,
     live: Live,
@@ -197,7 +197,7 @@ impl Follower<'_> {
             return None;
         }
         self.asked_for_end = now;
-        // What costs little comes first: this is asked ten times a second while nothing happens.
+        // The cheap check comes first: this runs ten times a second while nothing happens.
         let may_have_ended =
             self.is_ours && self.is_whole && !paths.iter().any(|path| is_live_below(path, 0));
         if !may_have_ended {

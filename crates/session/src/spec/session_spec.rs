@@ -297,7 +297,7 @@ impl SessionSpec {
 }
 
 impl ChannelSpec {
-    /// Name of the channel of a session that was not told of any: LTTng's.
+    /// Name of the channel of a session without any: LTTng's.
     pub const DEFAULT_NAME: &str = "channel0";
 
     /// Checks the channel.

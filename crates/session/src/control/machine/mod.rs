@@ -1,9 +1,9 @@
 //! The decisions of a session's recorder: a state machine.
 //!
-//! Requests come in by [`Machine::ask`]. [`Machine::next_effect`] returns what is to be done, one
-//! effect at a time; the driver reports the outcome by [`Machine::done`], before it calls anything
-//! else. The machine has no clock, no files, no window: so histories of any kind can be played
-//! through in tests.
+//! Requests come in by [`Machine::submit`]. [`Machine::next_effect`] returns what is to be done,
+//! one effect at a time; the driver reports the outcome by [`Machine::complete`], before it calls
+//! anything else. The machine has no clock, no files, no window: so histories of any kind can be
+//! played through in tests.
 //!
 //! Invariants: every request is answered exactly once, in the order of requests; what was refused
 //! has changed nothing (a session that could not be stopped or ended whole is stopped or ended all
@@ -30,7 +30,7 @@ pub type Client = u64;
 /// The client that learns how the session's beginning went.
 pub const CREATOR: Client = 0;
 
-/// Least time between two snapshots that programs asked for, and between two for such that died, in
+/// Least time between two snapshots that programs requested, and between two for crashes, in
 /// ns: dozens of them would fill the disk.
 const AUTOMATIC_PERIOD_NS: u64 = 1_000_000_000;
 
@@ -808,7 +808,7 @@ fn check_bytes(bytes: usize) -> Result<(), Refusal> {
 }
 
 impl Effect {
-    /// Returns true if [`Machine::done`] is to be told the outcome: of all but answers to clients,
+    /// Returns true if [`Machine::complete`] is to get the outcome: of all but answers to clients,
     /// and the end.
     pub fn has_outcome(&self) -> bool {
         !matches!(self, Self::Answer(..) | Self::ReportStatus(_) | Self::Follow(_) | Self::Exit)
