@@ -12,10 +12,10 @@ use trackway_command_line::help::{with_help_as_option, with_short_pages};
 
 use crate::{compare, doctor};
 
-/// Measure what tracing costs on this machine
+/// Measure the cost of tracing on this machine
 ///
-/// Measures what tracing and reading traces cost, beside other programs that do the same. trackway
-/// bench starts this program, with the same arguments.
+/// Measures the cost of tracing and of reading traces, next to other programs that do the same.
+/// trackway bench starts this program, with the same arguments.
 #[derive(Debug, Parser)]
 #[command(
     name = "trackway-bench",
@@ -41,9 +41,9 @@ pub(crate) struct Arguments {
     /// Suites to measure [default: all; see --list]
     #[arg(value_name = "SUITE", value_parser = suite_names(), hide_possible_values = true)]
     pub(crate) suites: Vec<String>,
-    /// Only these tracers, and what they are measured against
+    /// Only these tracers and their baselines
     ///
-    /// What names begin with before a '-' stands for all of those (lttng: lttng-ust, lttng-tracef).
+    /// A word before a '-' in names selects all of them (lttng: lttng-ust, lttng-tracef).
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) tracers: Vec<String>,
     /// Folder for the results [default: trackway-bench-DATE-TIME]
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     pub(crate) other: Option<Other>,
 }
 
-/// What else there is.
+/// The other commands.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Other {
     Compare(compare::Arguments),
@@ -83,11 +83,11 @@ pub(crate) enum Other {
 
 /// Draw the page of a results.json again, of this version or of one that was interrupted
 ///
-/// report.html is written beside the file, or in another folder.
+/// report.html is written next to the file, or to another folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  trackway bench page here/results.json --out there")]
 pub(crate) struct Page {
-    /// What trackway bench has written
+    /// Results file of trackway bench
     #[arg(value_name = "FILE")]
     pub(crate) results: PathBuf,
     /// Folder for the page [default: that of the file]
@@ -95,7 +95,7 @@ pub(crate) struct Page {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Names of suites, so that what is misspelt is refused, and shells complete them.
+/// Returns a parser of suites' names, which rejects misspelt ones, and which shells complete.
 fn suite_names() -> clap::builder::PossibleValuesParser {
     SUITES.into_iter().map(PossibleValue::new).collect::<Vec<_>>().into()
 }
@@ -118,7 +118,7 @@ pub(crate) struct ManArguments {
 }
 
 impl Arguments {
-    /// Parses these words; `help` as a command is `--help` of what follows.
+    /// Parses these words; the command `help` is `--help` of the following command.
     pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = with_short_pages(Self::command(), &[]);
         let words = with_help_as_option(&command, words);

@@ -1,4 +1,4 @@
-//! `trackway bench compare`: what changed between two reports.
+//! `trackway bench compare`: changes between two reports.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use trackway_bench_engine::report::compare::{self, read_report};
 
-/// What changed between two results.json, and how sure that is
+/// Compare two results.json, and show how sure each change is
 ///
-/// Rows are compared by ranks of their rounds' figures, in terms of a program that is not
-/// Trackway's in the same rounds where both have one: so what the machine did makes nobody
-/// slower. Chances are held against the number of rows. What is sure is told row by row: slower,
-/// faster, in one only, failed; the rest is counted, unless --all is there. The exit status is 0;
-/// with --fail-on slower it is 1 if a row is slower, or larger, surely, or was measured before and
-/// has failed now; 2 if a file is not a report.
+/// Rows are compared by ranks of their rounds' figures, relative to a program that is not
+/// Trackway's in the same rounds, where both reports have one: so a slower machine makes no tracer
+/// slower. Chances are corrected for the number of rows. Sure changes are listed row by row:
+/// slower, faster, in one only, failed; the rest is counted, unless --all is given. The exit status
+/// is 0; with --fail-on slower it is 1 if a row is surely slower or larger, or was measured before
+/// and has failed now; 2 if a file is not a report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
                   trackway bench compare before/results.json after/results.json\n  \
@@ -21,13 +21,13 @@ use trackway_bench_engine::report::compare::{self, read_report};
                   trackway bench compare A.json B.json --json | \
                   jq '.rows[]|select(.verdict==\"worse\")'")]
 pub(crate) struct Arguments {
-    /// What was measured before
+    /// Results before the change
     #[arg(value_name = "FILE")]
     before: PathBuf,
-    /// What was measured after
+    /// Results after the change
     #[arg(value_name = "FILE")]
     after: PathBuf,
-    /// Only tracers of these names, or that begin so with a '-' behind it
+    /// Only tracers of these names, or with these words before a '-'
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tracers: Vec<String>,
     /// Show also rows that did not change
@@ -41,14 +41,14 @@ pub(crate) struct Arguments {
     fail_on: Option<FailOn>,
 }
 
-/// What is a failure.
+/// The outcome that counts as a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
     /// A row is slower or larger, or has failed
     Slower,
 }
 
-/// Compares, with the tables on `output`.
+/// Compares two reports, and writes the tables to `output`.
 ///
 /// # Errors
 ///

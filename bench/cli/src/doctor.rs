@@ -1,4 +1,4 @@
-//! `trackway bench doctor`: what disturbs measurements here.
+//! `trackway bench doctor`: disturbances of measurements on this machine.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use trackway_bench_engine::host::doctor::{disturbing, examine, print_doctor};
 use trackway_bench_suites::CATALOGUE;
 
-/// What disturbs measurements on this machine, why it matters, and what quiets it
+/// Find disturbances of measurements, their effects and remedies
 ///
-/// Takes two seconds, in which others and a loop of its own are watched. Nothing is changed. The
-/// exit status is 0 if nothing that is known disturbs, and 1 if something does; programs that are
-/// not installed are told, and disturb nothing.
+/// Takes two seconds, in which other processes and a test loop are observed. Nothing is changed.
+/// The exit status is 0 without a known disturbance, and 1 with one; programs that are not
+/// installed are listed, and are no disturbance.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  trackway bench doctor\n  trackway bench doctor --json")]
 pub(crate) struct Arguments {
@@ -19,11 +19,11 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Looks, with what it found on `output`.
+/// Runs the checks, and writes the findings to `output`.
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let found = examine(&CATALOGUE.requirements);
     let disturbing = disturbing(&found);

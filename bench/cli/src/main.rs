@@ -1,8 +1,8 @@
-//! The `trackway-bench` command: what tracing and reading cost on this machine, beside other
+//! The `trackway-bench` command: the cost of tracing and reading on this machine, next to other
 //! programs. `trackway bench` starts it.
 //!
-//! The measuring is `trackway_bench_engine`'s and `trackway_bench_suites`'; here is only what the
-//! command line says and where the results go.
+//! `trackway_bench_engine` and `trackway_bench_suites` measure; this program has the command line,
+//! and writes the results.
 #![deny(unsafe_code)]
 
 mod arguments;

@@ -31,7 +31,7 @@ impl Arguments {
         }
     }
 
-    /// Suites that are asked for, by names and times.
+    /// Returns the selected suites, by names and times.
     fn chosen(&self) -> Vec<SuiteInfo> {
         let suites = CATALOGUE.suites(&self.settings()).into_iter();
         let is_chosen =
@@ -47,8 +47,8 @@ impl Arguments {
 /// If the file is not a report, or the page cannot be written.
 pub(crate) fn draw(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
     let report = read_report(&page.results)?;
-    let beside = page.results.parent().unwrap_or(Path::new("")).to_owned();
-    let folder = folder(Some(&page.out.clone().unwrap_or(beside)))?;
+    let parent = page.results.parent().unwrap_or(Path::new("")).to_owned();
+    let folder = folder(Some(&page.out.clone().unwrap_or(parent)))?;
     let written = write_page(&report, &folder);
     written.with_context(|| format!("cannot write in {}", folder.display()))?;
     writeln!(output, "{}", folder.join("report.html").display())?;
@@ -59,7 +59,7 @@ pub(crate) fn draw(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub(crate) fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
     for suite in arguments.chosen() {
         let time = time(suite.seconds);
@@ -72,18 +72,19 @@ pub(crate) fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Res
     Ok(())
 }
 
-/// The suites that a run measures.
+/// Returns the suites that a run measures.
 fn measured(arguments: &Arguments) -> impl Iterator<Item = SuiteInfo> {
     let are_all = arguments.suites.is_empty();
     arguments.chosen().into_iter().filter(move |suite| !(are_all && suite.is_only_by_name))
 }
 
-/// A time as people plan with it.
+/// Formats a duration for planning.
 fn time(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
-/// Measures, with the tables on `output`. 1 if something failed that should have worked.
+/// Measures, with the tables on `output`. The status is 1 if something failed that should have
+/// worked.
 ///
 /// # Errors
 ///
@@ -94,18 +95,19 @@ pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::
         settings: arguments.settings(),
         command: typed_command(),
     };
-    // Before minutes of measuring: what is misspelt, and what cannot be written.
+    // Reported before minutes of measuring: misspelt names, and a folder that cannot be written.
     CATALOGUE.check(&options)?;
     let folder = folder(arguments.out.as_deref())?;
     let seconds: f64 = measured(arguments).map(|suite| suite.seconds).sum();
     let how = if arguments.rounds.is_some() { "at most about" } else { "about" };
     message!("{how} {}, with results in {}", time(seconds), folder.display());
     let report = CATALOGUE.run(&options, &mut |so_far: &Report| {
-        // Whoever is killed has this. If there is no room now, there may be at the end.
+        // These files are left if the process is killed. A full disk may have room again at the
+        // end.
         let _ = write_report(so_far, &folder);
     })?;
     let written = write_report(&report, &folder);
-    // What was measured is shown, also where there is no room for it.
+    // The results are shown, also if there is no room for the files.
     print_report(&report, output).context("cannot write the tables")?;
     written.with_context(|| format!("cannot write in {}", folder.display()))?;
     writeln!(output, "\n{}", folder.join("report.html").display())?;
@@ -116,8 +118,8 @@ pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::
     Ok(status(report.has_failures()))
 }
 
-/// The folder for results, made if it is not there. What it has of an earlier run stays until there
-/// are new results.
+/// Returns the folder for results, and makes it if it is missing. Files of an earlier run stay
+/// until there are new results.
 fn folder(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
     let folder = wanted.map_or_else(default_folder, Path::to_owned);
     std::fs::create_dir_all(&folder)
@@ -135,7 +137,7 @@ fn default_folder() -> PathBuf {
     format!("trackway-bench-{when}").into()
 }
 
-/// The command for the report, word by word, as `trackway bench` has it.
+/// Returns the command for the report, word by word, as typed after `trackway bench`.
 fn typed_command() -> Vec<String> {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     ["trackway", "bench"].map(str::to_owned).into_iter().chain(words).collect()

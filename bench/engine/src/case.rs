@@ -1,8 +1,8 @@
-//! What is measured: a payload, a context, a number of threads.
+//! The unit of measurement: a payload, a context, a number of threads.
 
 use serde::{Deserialize, Serialize};
 
-/// What an event carries.
+/// The fields that an event carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Payload {
@@ -19,7 +19,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Name of the work in the workload programs.
+    /// Returns the name of the work in the workload programs.
     pub const fn work(self) -> &'static str {
         match self {
             Self::Number => "number",
@@ -30,17 +30,17 @@ impl Payload {
         }
     }
 
-    /// Whether it is in the table, and not in a section of its own.
+    /// Returns true if the payload has columns in the table, and not a section of its own.
     pub const fn is_in_table(self) -> bool {
         matches!(self, Self::Number | Self::Record)
     }
 
-    /// Whether each of its events has a number.
+    /// Returns true if each of its events has a number.
     pub const fn is_numbered(self) -> bool {
         !matches!(self, Self::Scope)
     }
 
-    /// Head of its columns.
+    /// Returns the head of its columns.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Number => "u32",
@@ -52,7 +52,7 @@ impl Payload {
     }
 }
 
-/// What the tracer adds to each event.
+/// The context field that the tracer adds to each event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Context {
@@ -63,7 +63,7 @@ pub enum Context {
 }
 
 impl Context {
-    /// Its name on Trackway's command line.
+    /// Returns its name on Trackway's command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -77,9 +77,9 @@ impl Context {
 pub struct Case {
     /// Threads that emit at once, pinned to one CPU each.
     pub threads: u32,
-    /// What an event carries.
+    /// The payload of each event.
     pub payload: Payload,
-    /// What is added to it.
+    /// The context field that each event gets.
     pub context: Context,
 }
 
@@ -88,7 +88,7 @@ impl Case {
     pub const SIMPLEST: Self =
         Self { threads: 1, payload: Payload::Number, context: Context::None };
 
-    /// The table's columns, for a machine with so many CPUs.
+    /// Returns the table's columns, for a number of CPUs.
     pub fn columns(cpus: usize) -> Vec<Self> {
         let mut cases = Vec::new();
         for threads in [1, 2] {
@@ -105,20 +105,20 @@ impl Case {
     /// The formatted message, which has a section of its own.
     pub const PRINTF: Self = Self { threads: 1, payload: Payload::Printf, context: Context::None };
 
-    /// Text and sequence, for C++ beside C.
+    /// Text and sequence, to compare C++ with C.
     pub const VIEWS: Self = Self { threads: 1, payload: Payload::Views, context: Context::None };
-    /// A scope, for C++ beside C.
+    /// A scope, to compare C++ with C.
     pub const SCOPE: Self = Self { threads: 1, payload: Payload::Scope, context: Context::None };
 
-    /// Those that are not in the table.
-    pub const APART: [Self; 3] = [Self::PRINTF, Self::VIEWS, Self::SCOPE];
+    /// Cases that have a section of their own and no column in the table.
+    pub const OUTSIDE_TABLE: [Self; 3] = [Self::PRINTF, Self::VIEWS, Self::SCOPE];
 
-    /// The same with so many threads.
+    /// Returns the case with this number of threads.
     pub const fn with_threads(self, threads: u32) -> Self {
         Self { threads, ..self }
     }
 
-    /// In words.
+    /// Returns the description in words.
     pub fn words(&self) -> String {
         let context = match self.context {
             Context::None => "",
@@ -129,14 +129,16 @@ impl Case {
     }
 }
 
-/// What becomes of a buffer while it is written to.
+/// The state of a buffer while a program writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A flight recorder that has come round: each event goes over an old one, and nobody reads.
+    /// A flight recorder whose ring is full: each event overwrites an old one, and nothing reads.
     Overwrite,
-    /// It is drained to disk meanwhile, and events come at a rate that this can keep up with.
+    /// A buffer that is drained to disk meanwhile, with a rate of events that the drain can
+    /// sustain.
     Steady,
-    /// It takes all events, each in memory that was not written to before, and nobody reads.
+    /// A buffer that takes all events, each in memory that was not written to before; nothing
+    /// reads.
     Producer,
 }
 
@@ -144,7 +146,7 @@ impl Mode {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Overwrite, Self::Steady, Self::Producer];
 
-    /// In words.
+    /// Returns the description in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Overwrite => "overwrite",
@@ -154,7 +156,7 @@ impl Mode {
     }
 }
 
-/// How much of a case a run does.
+/// Number of batches in a run of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Batches that are not counted: until the ring has come round, and the caches are warm.

@@ -1,11 +1,11 @@
-//! What can go wrong in the bench.
+//! Errors of the bench.
 
 use std::fmt;
 use std::io;
 
 use trackway_console::IoError;
 
-/// Why something could not be measured.
+/// The reason why something could not be measured.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,30 +13,30 @@ pub enum Error {
     Interrupted,
     /// The system refused something.
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// What it said.
+        /// The error of the operating system.
         source: IoError,
     },
     /// A program failed.
     Program {
-        /// Which.
+        /// The program or step that failed.
         what: String,
-        /// Its status and what it said.
+        /// Its status and its messages.
         message: String,
     },
     /// A program did not end in time, and was ended.
     Overdue {
-        /// Which.
+        /// The program or step that did not end in time.
         what: String,
-        /// How long it had, in seconds.
+        /// Its time limit, in seconds.
         limit_s: u64,
     },
-    /// A program's output or a trace is not what it should be.
+    /// A program's output or a trace is not as expected.
     Output {
-        /// Whose.
+        /// The program or file that wrote the output.
         what: String,
-        /// What is wrong with it.
+        /// The fault in the output.
         message: String,
     },
 }
@@ -45,13 +45,13 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A map for errors of the system: `.map_err(Error::io("cannot write 'x'"))`.
+    /// Returns a map for errors of the system: `.map_err(Error::io("cannot write 'x'"))`.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source: source.into() }
     }
 
-    /// Something wrong with what `what` wrote.
+    /// Makes an error about the output of `what`.
     pub fn output(what: impl Into<String>, message: impl fmt::Display) -> Self {
         Self::Output { what: what.into(), message: message.to_string() }
     }

@@ -3,7 +3,7 @@
 use crate::results::Unit;
 use crate::stats::Ratio;
 
-/// A figure as people read it.
+/// Formats a figure with its unit.
 pub fn figure(unit: Unit, figure: f64) -> String {
     if unit == Unit::EventsPerSecond {
         return format!("{:.2} M", figure / 1e6);
@@ -15,7 +15,7 @@ pub fn figure(unit: Unit, figure: f64) -> String {
     }
 }
 
-/// So many times: to two decimals, or two digits if it is less.
+/// Formats a ratio: to two decimals, or two digits if it is less.
 pub fn times(times: f64) -> String {
     match times.abs() {
         0.0..0.001 => format!("{times:.5}"),
@@ -27,13 +27,13 @@ pub fn times(times: f64) -> String {
     }
 }
 
-/// So many times, and between what the true figure is: `×6.00 (5.95–6.10)`.
+/// Formats a ratio with its interval: `×6.00 (5.95–6.10)`.
 pub fn times_between(ratio: &Ratio) -> String {
-    between(ratio, times)
+    with_interval(ratio, times)
 }
 
-/// The same with so many digits.
-pub fn between(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
+/// Formats a ratio with its interval, both by `times`.
+pub fn with_interval(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
     let median = times(ratio.median);
     match ratio.interval {
         Some((low, high)) => format!("×{median} ({}–{})", times(low), times(high)),
@@ -41,7 +41,7 @@ pub fn between(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// A number that has no unit that we know.
+/// Formats a number without a unit.
 pub fn number(number: f64) -> String {
     match number.abs() {
         1e9.. => format!("{:.2} G", number / 1e9),

@@ -1,18 +1,18 @@
-//! The engine of `trackway-bench`: measures rows of suites in interleaved rounds, and reports what
-//! was measured. It knows no tracer and no suite: those are in `trackway-bench-suites`.
+//! The engine of `trackway-bench`: measures rows of suites in interleaved rounds, and reports the
+//! results. It is independent of tracers and suites, which are in `trackway-bench-suites`.
 //!
 //! ```text
 //! suite, tracer   the interfaces that suites and tracers implement
 //! rounds          all rows of a suite take turns, in random order, until their ratios are sure
-//! results         what was measured, as JSON; run writes it, after each round
-//! ratios          figures in terms of others of the same round; null_control: the same thing twice
+//! results         results as JSON; run writes them, after each round
+//! ratios          figures relative to others of the same round; null_control: controls
 //! report/         results as tables, as a page with figures, and two of them compared
 //! host/           the machine: programs that run, scratch folders, tracefs, what disturbs
 //! ```
 //!
-//! Main invariant: a figure is only given beside the proof that the tracer did the work. After
-//! each run the events recorded, lost and overwritten, from the tracer's own output, must add up
-//! to the events emitted.
+//! Main invariant: a figure is only reported together with the proof that the tracer did the work.
+//! After each run the events recorded, lost and overwritten, from the tracer's own output, must add
+//! up to the events emitted.
 //!
 //! No figure is ever asserted: the engine reports, people judge.
 

@@ -1,18 +1,18 @@
-//! What controls say: a row that is another one again, so that their ratio must be 1.
+//! Verdicts on controls: a control measures another row a second time, so their ratio must be 1.
 //!
-//! Main invariant: "nil" is said only where the whole interval is near 1. An interval that merely
-//! holds 1 shows no difference, and does not show that there is none.
+//! Main invariant: the verdict is "nil" only if the whole interval is near 1. An interval that
+//! merely contains 1 shows no difference, and does not show that there is none.
 
-use crate::figures::between;
+use crate::figures::with_interval;
 use crate::results::{Report, Row, SuiteRows};
 use crate::stats::Ratio;
 
-/// How far from 1 a control's ratio may be for the two to count as the same: rounds go on until
-/// ratios are sure to 2 %, so a control's own could be narrower only by chance, and its middle is
-/// not at 1 exactly. The closest bars of ours allow 5 %, the preload helper's but 2.
+/// Largest distance from 1, in percent, at which a control counts as the same. Rounds go on until
+/// ratios are known to 2 %, so a control's own interval is narrower only by chance, and its median
+/// is not exactly 1. The closest bars of Trackway allow 5 %, the bar of the preload helper 2 %.
 pub const NIL_PERCENT: f64 = 3.0;
 
-/// What a control shows.
+/// The verdict on a control.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Control {
     /// There is no interval.
@@ -21,14 +21,14 @@ pub enum Control {
     Nil,
     /// The interval holds 1, and figures as far from it as this, in percent.
     NotShown(f64),
-    /// It does not hold 1; differences up to this, in percent, say nothing.
+    /// The interval does not contain 1; differences up to this, in percent, are within the noise.
     Differs(f64),
-    /// It lies beyond what counts as the same.
+    /// The interval lies beyond the range that counts as the same.
     DiffersMuch(f64),
 }
 
 impl Control {
-    /// Of the ratio of the two.
+    /// Judges the ratio of a control to the row that it repeats.
     pub fn of(ratio: &Ratio) -> Self {
         let Some((low, high)) = ratio.interval else { return Self::TooFewRounds };
         // To a thousandth: 1.03 is no more than 3 % from 1.
@@ -43,7 +43,7 @@ impl Control {
         }
     }
 
-    /// In words, behind the ratio.
+    /// Returns the verdict in words, which follow the ratio.
     fn words(self) -> String {
         let below =
             |percent: f64| format!("differences below {:.0} % say nothing here", percent.ceil());
@@ -56,21 +56,21 @@ impl Control {
     }
 }
 
-/// What a control says, as a line of a report; `None` of one without a figure.
+/// Returns the verdict on a control as a line of a report; `None` if the row has no ratio.
 pub fn line(row: &Row) -> Option<String> {
     let times = row.times?;
-    let (tracer, ratio) = (&row.tracer, between(&times, |one| format!("{one:.3}")));
+    let (tracer, ratio) = (&row.tracer, with_interval(&times, |one| format!("{one:.3}")));
     Some(format!("the same twice ({tracer}): {ratio}, {}", Control::of(&times).words()))
 }
 
-/// Whether it is a control that is shown to differ by more than what counts as the same.
+/// Returns true if a row is a control that differs by more than counts as the same.
 pub fn differs(row: &Row) -> bool {
     let is_much = |times: &Ratio| matches!(Control::of(times), Control::DiffersMuch(_));
     row.is_control && row.times.as_ref().is_some_and(is_much)
 }
 
-/// Those of a report that are shown to differ so much, each behind its suite's name.
-pub fn that_differ(report: &Report) -> Vec<String> {
+/// Returns a line for each control of a report that differs by more, with its suite's name.
+pub fn differing(report: &Report) -> Vec<String> {
     let of_suite = |(name, suite): (&str, &SuiteRows)| -> Vec<String> {
         let rows = suite.rows.iter().filter(|row| differs(row));
         rows.filter_map(line).map(|line| format!("{name}: {line}")).collect()
@@ -122,7 +122,7 @@ mod tests {
         }
         assert!(differs(Some((1.04, 1.5))) && differs(Some((0.5, 0.96))));
         let much = report("size", [control(Some((1.04, 1.5))), control(Some((0.6, 1.6)))]);
-        let [found] = &that_differ(&much)[..] else { panic!("one of two") };
+        let [found] = &differing(&much)[..] else { panic!("one of two") };
         assert!(found.starts_with("size: the same twice (trackway again): ×1.270 (1.040"));
         let no_control = Row { is_control: false, ..control(Some((1.1, 1.2))) };
         assert!(!super::differs(&no_control));

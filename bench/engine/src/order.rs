@@ -1,12 +1,12 @@
 //! The order in which tracers take turns.
 
-/// An order, drawn anew (splitmix64, see `testkit::random`): what wanders with time must not meet
-/// the same tracer each time.
+/// A random order (splitmix64, see `testkit::random`): a drift over time must not always meet the
+/// same tracer.
 #[derive(Debug)]
 pub struct Shuffle(u64);
 
 impl Shuffle {
-    /// The orders that `seed` gives, the same each time.
+    /// Makes the sequence of orders of `seed`, the same each time.
     pub const fn of(seed: u64) -> Self {
         Self(seed)
     }
@@ -27,7 +27,7 @@ impl Shuffle {
     }
 }
 
-/// A seed for who names none, of few enough digits that people can type it again.
+/// Returns a random seed, short enough to type again.
 pub fn drawn_seed() -> u64 {
     Shuffle::of(trackway_sys::clock::monotonic_ns()).next() % 1_000_000_000
 }

@@ -1,35 +1,34 @@
-//! One line on standard error that says what is being done, and how much time is left, where
-//! somebody looks at it.
+//! A line on standard error, shown on a terminal only: the current step and the time left.
 
 use std::cell::Cell;
 use std::time::Instant;
 
 use trackway_console::{has_progress, show_progress};
 
-/// Characters of a terminal's line, where the terminal does not say.
+/// Characters of a terminal's line, if the terminal does not report them.
 const COLUMNS: usize = 80;
 
 /// The line.
 #[derive(Debug)]
 pub struct Progress {
     is_shown: bool,
-    /// How many seconds were left at which time.
+    /// The estimate of the remaining seconds, and the time at which it was made.
     left: Cell<Option<(Instant, f64)>>,
 }
 
 impl Progress {
-    /// Shown if standard error is a terminal.
+    /// Makes a line that is shown if standard error is a terminal.
     pub fn new() -> Self {
         Self { is_shown: has_progress(), left: Cell::new(None) }
     }
 
-    /// From now on, all that is to be done takes so many seconds more, about.
+    /// Sets the estimated time of the remaining work.
     pub fn expect(&self, seconds: f64) {
         self.left.set(Some((Instant::now(), seconds)));
     }
 
-    /// What is being done now.
-    pub fn say(&self, what: &str) {
+    /// Shows the current step.
+    pub fn show_step(&self, what: &str) {
         if !self.is_shown {
             return;
         }
@@ -50,11 +49,11 @@ impl Default for Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.left.set(None);
-        self.say("");
+        self.show_step("");
     }
 }
 
-/// So much time, in words.
+/// Returns the remaining time in words.
 fn left(seconds: f64) -> String {
     match seconds {
         90.0.. => format!("about {:.0} min left", seconds / 60.0),
@@ -63,7 +62,8 @@ fn left(seconds: f64) -> String {
     }
 }
 
-/// Both on one line: one that is longer than the terminal's would not be overwritten as a whole.
+/// Returns both in one line, shortened to the terminal's width: a longer line would not be
+/// overwritten as a whole.
 fn shortened(what: &str, left: &str, columns: usize) -> String {
     if left.is_empty() {
         return what.chars().take(columns.saturating_sub(1)).collect();
@@ -77,7 +77,7 @@ fn shortened(what: &str, left: &str, columns: usize) -> String {
 fn columns() -> usize {
     // SAFETY: all-zero bytes are a valid size.
     let mut size = unsafe { std::mem::zeroed::<libc::winsize>() };
-    // SAFETY: `size` is what this request writes.
+    // SAFETY: `size` is the structure that this request writes.
     let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) };
     match usize::from(size.ws_col) {
         columns if result == 0 && columns > 0 => columns,

@@ -1,8 +1,8 @@
-//! Figures round by round: what is told in terms of another figure of the same round, and how sure
-//! that is.
+//! Figures round by round: figures relative to another figure of the same round, and their
+//! certainty.
 //!
-//! Main invariant: only figures of the same round are put together; a round that one of them lacks
-//! does not count. Who loses events has less to do: nothing is decided where one of the two did.
+//! Main invariant: only figures of the same round are combined; a round that one of them lacks does
+//! not count. A tracer that loses events has less to do: nothing is decided if one of the two did.
 
 use crate::results::{Bar, Row, SuiteRows, Verdict};
 use crate::stats::Ratio;
@@ -11,10 +11,11 @@ use crate::stats::Ratio;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ByRound {
     rounds: Vec<Option<f64>>,
-    /// Whether a round is missing for what its figures are, and not because it was not measured:
-    /// then the others are a choice, which decides nothing.
+    /// True if a round is missing because of its figures, and not because it was not measured: then
+    /// the remaining rounds are a selection, which decides nothing.
     is_chosen: bool,
-    /// Of those whose figures these are, who lost most of its events, if that is to be known.
+    /// The tracer among the measured ones that lost the largest part of its events, if losses
+    /// count.
     lost: Option<Lost>,
 }
 
@@ -29,13 +30,13 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Of a row; what a flight recorder overwrote is not lost.
+    /// Returns the losses of a row; events that a flight recorder overwrote are not lost.
     fn of(row: &Row) -> Option<Self> {
         let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
         (part > LOST_MOST).then(|| Self { tracer: row.tracer.clone(), part })
     }
 
-    /// The one that lost more.
+    /// Returns the larger loss.
     fn more(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.into_iter().chain(other).max_by(|one, other| one.part.total_cmp(&other.part))
     }
@@ -50,7 +51,7 @@ impl ByRound {
         Self { rounds, is_chosen: false, lost: None }
     }
 
-    /// Of a row, if it was measured.
+    /// Takes the figures of a row, if it was measured.
     pub fn of(row: Option<&Row>) -> Self {
         let Some(row) = row.filter(|row| row.spread.is_some()) else {
             return Self::new(Vec::new());
@@ -58,29 +59,29 @@ impl ByRound {
         Self { lost: Lost::of(row), ..Self::new(row.samples.clone()) }
     }
 
-    /// Of what else is known of it. Losses are left to who asks: that of these figures which they
-    /// would make smaller, a recorder's share of a CPU, has a bar that they miss.
+    /// Takes one of the extra figures of a row. Losses are left to the caller: the only such figure
+    /// that losses make smaller, a recorder's share of a CPU, has a bar of its own for losses.
     pub fn of_extra(row: Option<&Row>, what: &str) -> Self {
         let measured = row.filter(|row| row.spread.is_some());
         let samples = measured.and_then(|row| row.extra_samples.get(what));
         Self::new(samples.cloned().unwrap_or_default())
     }
 
-    /// What a row is beyond the one that it is beside.
-    pub fn beyond(suite: &SuiteRows, row: Option<&Row>) -> Self {
-        let other = row.and_then(|row| suite.rows.get(row.beside?));
+    /// Returns the difference between a row and its baseline.
+    pub fn above_baseline(suite: &SuiteRows, row: Option<&Row>) -> Self {
+        let other = row.and_then(|row| suite.rows.get(row.baseline?));
         Self::of(row).less(&Self::of(other))
     }
 
-    /// In terms of figures that are greater than nought. Others are left out, which would be in
-    /// favour of who they are told in terms of: so there is no interval then.
+    /// Divides by figures of the same round that are greater than zero. Rounds with others are left
+    /// out, which would favour the divisor: so there is no interval then.
     pub fn over(&self, under: &Self) -> Self {
         let found = self.with(under, |one, other| (other > 0.0).then_some(one / other));
         let measured = self.with(under, |_, other| Some(other));
         Self { is_chosen: found.is_chosen || found.count() < measured.count(), ..found }
     }
 
-    /// The difference.
+    /// Subtracts the figures of the same round.
     pub fn less(&self, other: &Self) -> Self {
         self.with(other, |one, other| Some(one - other))
     }
@@ -96,48 +97,48 @@ impl ByRound {
         self.rounds.iter().flatten().count()
     }
 
-    /// What all rounds say together.
-    pub fn told(&self) -> Option<Told> {
+    /// Summarizes all rounds.
+    pub fn estimate(&self) -> Option<Estimate> {
         let figures: Vec<f64> = self.rounds.iter().flatten().copied().collect();
         let ratio = Ratio::of(&figures)?;
         let interval = ratio.interval.filter(|_| !self.is_chosen);
         let (ratio, lost) = (Ratio { interval, ..ratio }, self.lost.clone());
-        Some(Told { ratio, rounds: figures.len(), lost })
+        Some(Estimate { ratio, rounds: figures.len(), lost })
     }
 }
 
 /// A figure of some rounds, and how sure it is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
-    /// Its median, and between what the true one is.
+pub struct Estimate {
+    /// The median, and the interval that contains the true figure.
     pub ratio: Ratio,
-    /// How many rounds say so.
+    /// Number of rounds behind the estimate.
     pub rounds: usize,
-    /// Who of those that it is about lost most of its events.
+    /// The tracer among the compared ones that lost the largest part of its events.
     lost: Option<Lost>,
 }
 
-impl Told {
-    /// How many times as much a row is as the one that it is beside.
+impl Estimate {
+    /// Returns the ratio of a row to its baseline.
     pub fn times(suite: &SuiteRows, row: Option<&Row>) -> Option<Self> {
         let row = row.filter(|row| row.spread.is_some())?;
-        let other = row.beside.and_then(|other| suite.rows.get(other));
+        let other = row.baseline.and_then(|other| suite.rows.get(other));
         let lost = Lost::more(Lost::of(row), other.and_then(Lost::of));
         Some(Self { ratio: row.times?, rounds: row.samples.iter().flatten().count(), lost })
     }
 
-    /// What it may be at most; of a figure without an interval, what it is.
+    /// Returns the upper end of the interval, or the median if there is no interval.
     pub fn at_most(&self) -> f64 {
         self.ratio.interval.map_or(self.ratio.median, |(_, high)| high)
     }
 
-    /// In another unit: `of` must not turn the order round.
+    /// Converts to another unit: `of` must be increasing.
     pub fn map(self, of: impl Fn(f64) -> f64) -> Self {
         let interval = self.ratio.interval.map(|(low, high)| (of(low), of(high)));
         Self { ratio: Ratio { median: of(self.ratio.median), interval }, ..self }
     }
 
-    /// Where it stands, by a bound that figures up to `bound` hold.
+    /// Judges the estimate by a bar that figures up to `bound` hold.
     fn is_at_most(&self, bound: f64) -> Verdict {
         match self.ratio.interval {
             Some((_, high)) if high <= bound => Verdict::Holds,
@@ -146,7 +147,7 @@ impl Told {
         }
     }
 
-    /// The same of figures from `bound` on.
+    /// Judges the estimate by a bar that figures from `bound` on hold.
     fn is_at_least(&self, bound: f64) -> Verdict {
         match self.ratio.interval {
             Some((low, _)) if low >= bound => Verdict::Holds,
@@ -156,36 +157,36 @@ impl Told {
     }
 }
 
-/// How a bar's figure is written.
+/// The format of a bar's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
-    /// Digits behind the point.
+    /// Digits after the point.
     digits: usize,
-    /// Whether it is beyond something, and so has a sign.
-    is_beyond: bool,
-    /// Behind the figure.
+    /// True if the figure is a difference, and so has a sign.
+    is_signed: bool,
+    /// Unit after the figure.
     unit: &'static str,
 }
 
 impl Form {
     /// A part of something.
     pub const PART: Self = Self::of(2, "of it");
-    /// So many times something.
+    /// A ratio.
     pub const TIMES: Self = Self::of(2, "times");
 
-    /// A figure in this unit.
+    /// Makes the format of a figure in this unit.
     pub const fn of(digits: usize, unit: &'static str) -> Self {
-        Self { digits, is_beyond: false, unit }
+        Self { digits, is_signed: false, unit }
     }
 
-    /// What is beyond something, in this unit.
-    pub const fn beyond(digits: usize, unit: &'static str) -> Self {
-        Self { digits, is_beyond: true, unit }
+    /// Returns the format of a difference in this unit.
+    pub const fn signed(digits: usize, unit: &'static str) -> Self {
+        Self { digits, is_signed: true, unit }
     }
 
     fn number(self, figure: f64) -> String {
         let digits = self.digits;
-        if self.is_beyond { format!("{figure:+.digits$}") } else { format!("{figure:.digits$}") }
+        if self.is_signed { format!("{figure:+.digits$}") } else { format!("{figure:.digits$}") }
     }
 
     fn words(self, ratio: &Ratio) -> String {
@@ -200,56 +201,61 @@ impl Form {
     }
 }
 
-/// A bar that figures up to `bound` hold.
-pub fn most(what: &str, told: Option<Told>, bound: f64, form: Form) -> Bar {
-    bar(what, told, form, |told| told.is_at_most(bound))
+/// Makes a bar that figures up to `bound` hold.
+pub fn most(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> Bar {
+    bar(what, estimate, form, |estimate| estimate.is_at_most(bound))
 }
 
-/// A bar that figures from `bound` on hold.
-pub fn least(what: &str, told: Option<Told>, bound: f64, form: Form) -> Bar {
-    bar(what, told, form, |told| told.is_at_least(bound))
+/// Makes a bar that figures from `bound` on hold.
+pub fn least(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> Bar {
+    bar(what, estimate, form, |estimate| estimate.is_at_least(bound))
 }
 
-/// The same of several figures, all of which must hold it; the worst of them is told. `None` of one
-/// that was not measured, and says nothing: then the others do not, either.
+/// Makes a bar that all of several figures must hold; the worst of them is reported. If one was not
+/// measured, the bar has no verdict.
 pub fn most_of_all(
     what: &str,
-    all: impl IntoIterator<Item = Option<Told>>,
+    all: impl IntoIterator<Item = Option<Estimate>>,
     bound: f64,
     form: Form,
 ) -> Bar {
-    let all: Option<Vec<Told>> = all.into_iter().collect();
+    let all: Option<Vec<Estimate>> = all.into_iter().collect();
     let all = all.unwrap_or_default();
     let worst = all.iter().max_by(|one, other| one.at_most().total_cmp(&other.at_most()));
-    let is_any = |verdict| all.iter().any(|told| told.is_at_most(bound) == verdict);
+    let is_any = |verdict| all.iter().any(|estimate| estimate.is_at_most(bound) == verdict);
     let verdicts = [Verdict::Misses, Verdict::Undecided, Verdict::Holds];
     let verdict = verdicts.into_iter().find(|verdict| is_any(*verdict));
-    let lost = all.iter().fold(None, |lost, told| Lost::more(lost, told.lost.clone()));
-    let worst = worst.map(|worst| Told { lost, ..worst.clone() });
+    let lost = all.iter().fold(None, |lost, estimate| Lost::more(lost, estimate.lost.clone()));
+    let worst = worst.map(|worst| Estimate { lost, ..worst.clone() });
     bar(what, worst, form, |_| verdict.unwrap_or(Verdict::Unknown))
 }
 
-/// A figure of which nothing is asked.
-pub fn floor(what: &str, told: Option<Told>, form: Form) -> Bar {
-    bar(what, told, form, |_| Verdict::Unknown)
+/// Makes a bar of a figure without a bound.
+pub fn floor(what: &str, estimate: Option<Estimate>, form: Form) -> Bar {
+    bar(what, estimate, form, |_| Verdict::Unknown)
 }
 
-fn bar(what: &str, told: Option<Told>, form: Form, verdict: impl Fn(&Told) -> Verdict) -> Bar {
-    let Some(told) = told else { return Bar::not_measured(what) };
+fn bar(
+    what: &str,
+    estimate: Option<Estimate>,
+    form: Form,
+    verdict: impl Fn(&Estimate) -> Verdict,
+) -> Bar {
+    let Some(estimate) = estimate else { return Bar::not_measured(what) };
     let mut bar = Bar {
-        measured: form.words(&told.ratio),
-        figure: Some(told.ratio),
-        rounds: told.rounds,
-        verdict: verdict(&told),
+        measured: form.words(&estimate.ratio),
+        figure: Some(estimate.ratio),
+        rounds: estimate.rounds,
+        verdict: verdict(&estimate),
         ..Bar::not_measured(what)
     };
-    if let Some(lost) = told.lost {
+    if let Some(lost) = estimate.lost {
         bar.is_not_decided(lost.words());
     }
     bar
 }
 
-/// A bar that a figure up to `bound` holds which was counted: it needs no interval.
+/// Makes a bar that a counted figure up to `bound` holds: it needs no interval.
 pub fn at_most(what: &str, counted: Option<f64>, bound: f64, words: impl Fn(f64) -> String) -> Bar {
     let Some(counted) = counted else { return Bar::not_measured(what) };
     let verdict = if counted <= bound { Verdict::Holds } else { Verdict::Misses };
@@ -272,28 +278,28 @@ mod tests {
         assert_eq!(theirs.over(&ours), rounds(&[5.0; 3]));
         assert_eq!(theirs.less(&ours), rounds(&[80.0, 160.0, 240.0]));
         ours.rounds[1] = None;
-        assert_eq!(theirs.over(&ours).told().map(|told| told.rounds), Some(2));
+        assert_eq!(theirs.over(&ours).estimate().map(|estimate| estimate.rounds), Some(2));
         let some = ours.over(&rounds(&[0.0, -1.0, 2.0]));
         assert_eq!((some.rounds, some.is_chosen), (vec![None, None, Some(30.0)], true));
         let failed = Row { spread: None, ..row("trackway", "u32", 21.0) };
-        assert_eq!(ByRound::of(Some(&failed)).told(), None);
+        assert_eq!(ByRound::of(Some(&failed)).estimate(), None);
     }
 
     #[test]
     fn bars_are_decided_by_intervals_that_lie_on_one_side() {
         // Six rounds: the interval is from the least to the greatest.
-        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).told();
-        let verdict = |told| most("at most 8", told, 8.0, Form::beyond(1, "ns")).verdict;
+        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).estimate();
+        let verdict = |estimate| most("at most 8", estimate, 8.0, Form::signed(1, "ns")).verdict;
         assert_eq!(verdict(six(5.0, 8.0)), Verdict::Holds);
         assert_eq!(verdict(six(8.5, 9.0)), Verdict::Misses);
         assert_eq!(verdict(six(7.0, 9.0)), Verdict::Undecided);
-        let verdict = |told| least("at least 4", told, 4.0, Form::TIMES).verdict;
+        let verdict = |estimate| least("at least 4", estimate, 4.0, Form::TIMES).verdict;
         assert_eq!(verdict(six(4.0, 6.0)), Verdict::Holds);
         assert_eq!(verdict(six(3.0, 3.5)), Verdict::Misses);
         assert_eq!(verdict(six(3.0, 6.0)), Verdict::Undecided);
         // However far from the bound: one round, or five, decide nothing.
         for count in [1, 5] {
-            let few = rounds(&vec![1.0; count]).told();
+            let few = rounds(&vec![1.0; count]).estimate();
             assert_eq!(most("at most 8", few, 8.0, Form::TIMES).verdict, Verdict::Undecided);
         }
         assert_eq!(verdict(None), Verdict::Unknown);
@@ -302,11 +308,11 @@ mod tests {
     #[test]
     fn rounds_that_are_chosen_decide_nothing() {
         let theirs = rounds(&[10.0, 10.0, 10.0, 10.0, 10.0, 10.0, -1.0]);
-        let told = rounds(&[1.0; 7]).over(&theirs).told();
-        assert_eq!(most("at most 8", told, 8.0, Form::TIMES).verdict, Verdict::Undecided);
-        // As little, if they are told in terms of something else.
-        let told = rounds(&[1.0; 7]).over(&theirs).over(&rounds(&[1.0; 7])).told();
-        assert_eq!(told.and_then(|told| told.ratio.interval), None);
+        let estimate = rounds(&[1.0; 7]).over(&theirs).estimate();
+        assert_eq!(most("at most 8", estimate, 8.0, Form::TIMES).verdict, Verdict::Undecided);
+        // The same holds if both are divided by another figure.
+        let estimate = rounds(&[1.0; 7]).over(&theirs).over(&rounds(&[1.0; 7])).estimate();
+        assert_eq!(estimate.and_then(|estimate| estimate.ratio.interval), None);
     }
 
     #[test]
@@ -318,32 +324,32 @@ mod tests {
             ..steady(tracer, "u32", 20.0)
         };
         let bar = |ours: &Row, theirs: &Row| {
-            let told = ByRound::of(Some(theirs)).over(&ByRound::of(Some(ours))).told();
-            least("as fast", told, 1.0, Form::TIMES)
+            let estimate = ByRound::of(Some(theirs)).over(&ByRound::of(Some(ours))).estimate();
+            least("as fast", estimate, 1.0, Form::TIMES)
         };
         let (few, many, most) = (losing("a", 10), losing("b", 11), losing("c", 9_000));
         assert_eq!(bar(&few, &few).verdict, Verdict::Holds);
         assert_eq!(bar(&few, &many).standing(), "not decided: b lost 0.1 % of its events");
         assert_eq!(bar(&most, &many).standing(), "not decided: c lost 90.0 % of its events");
-        // What is not decided anyway needs no other reason.
+        // An undecided bar needs no other reason.
         let open = Row { samples: vec![Some(20.0)], ..most.clone() };
         assert_eq!(bar(&few, &open).reason, None);
-        let beside = Row { beside: Some(0), times: Ratio::of(&[1.0; 8]), ..few };
-        let found = suite([most, beside]);
-        let told = || Told::times(&found, found.rows.get(1));
-        let all = most_of_all("", [six_of(1.0), told()], 2.0, Form::PART);
+        let baseline = Row { baseline: Some(0), times: Ratio::of(&[1.0; 8]), ..few };
+        let found = suite([most, baseline]);
+        let estimate = || Estimate::times(&found, found.rows.get(1));
+        let all = most_of_all("", [six_of(1.0), estimate()], 2.0, Form::PART);
         assert_eq!(all.standing(), "not decided: c lost 90.0 % of its events");
     }
 
-    fn six_of(figure: f64) -> Option<Told> {
-        rounds(&[figure; 6]).told()
+    fn six_of(figure: f64) -> Option<Estimate> {
+        rounds(&[figure; 6]).estimate()
     }
 
     #[test]
     fn all_must_hold_what_is_asked_of_all() {
-        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).told();
-        let bar = |all: &[Option<Told>]| most_of_all("", all.iter().cloned(), 1.4, Form::PART);
-        // The one with the smaller median is the one that is not decided.
+        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).estimate();
+        let bar = |all: &[Option<Estimate>]| most_of_all("", all.iter().cloned(), 1.4, Form::PART);
+        // The row with the smaller median is the undecided one.
         let both = [six(1.29, 1.31), six(1.0, 1.5)];
         assert_eq!(bar(&both).verdict, Verdict::Undecided);
         assert_eq!(bar(&both).measured, "1.25 of it (1.00 to 1.50)");
@@ -355,12 +361,12 @@ mod tests {
 
     #[test]
     fn figures_are_told_with_their_intervals() {
-        let told = rounds(&[5.0, 6.0, 5.0, 6.0, 5.0, 6.0]).told();
-        let bar = most("at most 8", told.clone(), 8.0, Form::beyond(1, "ns"));
+        let estimate = rounds(&[5.0, 6.0, 5.0, 6.0, 5.0, 6.0]).estimate();
+        let bar = most("at most 8", estimate.clone(), 8.0, Form::signed(1, "ns"));
         assert_eq!(bar.measured, "+5.5 ns (+5.0 to +6.0)");
         assert_eq!((bar.rounds, bar.figure.and_then(|it| it.interval)), (6, Some((5.0, 6.0))));
-        let percent = told.map(|told| told.map(|times| (times - 5.0) * 100.0));
+        let percent = estimate.map(|estimate| estimate.map(|times| (times - 5.0) * 100.0));
         assert_eq!(floor("", percent, Form::of(0, "%")).measured, "50 % (0 to 100)");
-        assert_eq!(least("", rounds(&[6.0]).told(), 4.0, Form::TIMES).measured, "6.00 times");
+        assert_eq!(least("", rounds(&[6.0]).estimate(), 4.0, Form::TIMES).measured, "6.00 times");
     }
 }

@@ -1,4 +1,4 @@
-//! A run: suites one after another, what they found, and what is left of a run that was killed.
+//! A run: suites one after another, their results, and the leftovers of a run that was killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,7 +11,7 @@ use crate::host::cleanup_shell::CleanupShell;
 use crate::host::machine::{self, Machine};
 use crate::host::requirements::Requirements;
 use crate::host::workload::Source;
-use crate::host::workspace::{BuildTools, Place};
+use crate::host::workspace::{BuildTools, Workspace};
 use crate::progress::Progress;
 use crate::report::page::page;
 use crate::results::{BUILDS, Bar, Ended, FORMAT, Note, Report, SuiteRows};
@@ -21,43 +21,43 @@ use crate::signals;
 use crate::suite::{About, Suite, SuiteContext};
 use crate::tracer_names;
 
-/// Load average for each CPU from which on the machine is said to be busy.
+/// Load average for each CPU from which on the machine counts as busy.
 const BUSY_LOAD: f64 = 0.25;
 
-/// What is to be measured.
+/// The choice of suites, settings and output of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunOptions {
     /// Names of suites; all but those that are only measured by name, if there is none.
     pub suites: Vec<String>,
-    /// How.
+    /// Settings of the measurement.
     pub settings: Settings,
     /// The command, word by word, for the report.
     pub command: Vec<String>,
 }
 
-/// A suite, for who chooses.
+/// The description of a suite, for its selection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it measures.
+    /// Its heading.
     pub title: &'static str,
-    /// What of which paper it repeats.
+    /// The paper, and its figure or table, that the suite repeats.
     pub repeats: &'static str,
     /// Seconds that it takes about.
     pub seconds: f64,
-    /// Whether it is left out where no suite is named.
+    /// True if it runs only when it is named.
     pub is_only_by_name: bool,
 }
 
-/// What can be measured, and what is known of it: all that the engine must be told.
+/// The suites and their requirements: everything that the engine gets from the suites' crate.
 #[derive(Debug, Clone, Copy)]
 pub struct Catalogue {
     /// Makes all suites, in the order of [`crate::results::SUITES`].
     pub suites: fn() -> Vec<Box<dyn Suite>>,
     /// Judges a report by the goals that Trackway has.
     pub goals: fn(&Report) -> Vec<Bar>,
-    /// What suites need of the machine.
+    /// Requirements of the suites on the machine.
     pub requirements: Requirements,
     /// Sources of the workloads, which are written to the scratch folder.
     pub sources: &'static [Source],
@@ -91,18 +91,18 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// If a suite is not known, or no tracer has a name that is asked for.
+    /// If a suite is unknown, or no tracer has one of the selected names.
     pub fn check(&self, options: &RunOptions) -> Result<()> {
         self.choose(&options.suites)?;
         tracer_names::check(&options.settings.tracers, &self.tracer_names())
     }
 
-    /// Measures, and passes `keep` after each round what there is so far.
+    /// Measures, and passes `keep` the results so far after each round.
     ///
-    /// Tracers that cannot be had are absent, with their reason; those that fail cost their own
-    /// rows. Catches SIGINT, SIGTERM and SIGHUP: what was measured until then is in the report,
-    /// which is partial. All that was started is ended and all that was made is removed before it
-    /// returns, and soon after if we are killed.
+    /// Tracers that are not available are absent, with their reason; those that fail cost their own
+    /// rows. Catches SIGINT, SIGTERM and SIGHUP: the results until then are in the report, which is
+    /// partial. All processes are ended and all files removed before it returns, and soon after if
+    /// this process is killed.
     ///
     /// # Errors
     ///
@@ -117,18 +117,19 @@ impl Catalogue {
         let tools = BuildTools::find()?;
         crate::host::workspace::sweep();
         crate::host::tracefs::sweep();
-        let place = Place::new(tools, self.sources)?;
-        let _cleanup_shell = CleanupShell::of_folders([&place.path(""), place.window_dir()])?;
+        let workspace = Workspace::new(tools, self.sources)?;
+        let _cleanup_shell =
+            CleanupShell::of_folders([&workspace.path(""), workspace.window_dir()])?;
         let progress = Progress::new();
-        let mut report = begin(options, self.requirements, &place.tools);
+        let mut report = begin(options, self.requirements, &workspace.tools);
         for word in tracer_names::idle(&options.settings.tracers, &names_in(&chosen)) {
             report.notes.push(Note::skipped(word, "no suite that was asked for has such a tracer"));
         }
         let (settings, cpus) = (&options.settings, report.machine.cpus);
-        let context = SuiteContext { place: &place, progress: &progress, settings, cpus };
+        let context = SuiteContext { workspace: &workspace, progress: &progress, settings, cpus };
         let began = Instant::now();
         for at in 0..chosen.len() {
-            // What suites before took longer or shorter than they said is in the past.
+            // Earlier suites' deviations from their estimates do not count any more.
             let left: f64 =
                 chosen[at..].iter().map(|suite| rounds::seconds(suite.as_ref(), settings)).sum();
             progress.expect(left);
@@ -157,7 +158,7 @@ impl Catalogue {
         Ok(report)
     }
 
-    /// The suites of these names, each once, in their own order.
+    /// Returns the suites of these names, each once, in their own order.
     fn choose(&self, names: &[String]) -> Result<Vec<Box<dyn Suite>>> {
         let all = (self.suites)();
         let known: Vec<&str> = all.iter().map(|suite| suite.about().name).collect();
@@ -178,13 +179,13 @@ fn names_in(suites: &[Box<dyn Suite>]) -> Vec<&'static str> {
     suites.iter().flat_map(|suite| suite.tracers()).collect()
 }
 
-/// Whether each row is of one of the tracers that its suite tells.
+/// Returns true if each row belongs to one of the tracers that its suite lists.
 fn are_listed(suite: &dyn Suite, found: &Result<SuiteRows>) -> bool {
     let rows = found.iter().flat_map(|found| &found.rows);
     rows.into_iter().all(|row| tracer_names::is_listed(&suite.tracers(), &row.tracer))
 }
 
-/// Adds what a suite found. Whether the user has had enough.
+/// Adds a suite's result. Returns true if the user has interrupted the run.
 fn add(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
     match found {
         Ok(rows) => {
@@ -201,7 +202,7 @@ fn add(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
 }
 
 fn begin(options: &RunOptions, requirements: Requirements, tools: &BuildTools) -> Report {
-    let machine = Machine::here();
+    let machine = Machine::current();
     let mut report = Report {
         format: FORMAT,
         begun_ns: trackway_sys::clock::realtime_ns(),
@@ -219,7 +220,7 @@ fn begin(options: &RunOptions, requirements: Requirements, tools: &BuildTools) -
     report
 }
 
-/// Figures of a machine that does other things are no figures; that is said, not forbidden.
+/// Returns a note if the machine is busy, which makes figures unreliable; measuring is not refused.
 fn busy(machine: &Machine) -> Option<Note> {
     let load: f64 = machine.load.parse().unwrap_or(0.0);
     let text = format!(
@@ -231,7 +232,8 @@ fn busy(machine: &Machine) -> Option<Note> {
     is_busy.then_some(Note { about, text, is_failure: false })
 }
 
-/// Programs that may take part, as they say themselves, and which builds of ours are measured.
+/// Returns the versions of installed programs, by their own output, and the builds of Trackway that
+/// are measured.
 fn versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, String> {
     let ours = [(BUILDS[0], Some(&tools.trackway)), (BUILDS[1], tools.library.as_ref())];
     let ours = ours.into_iter().filter_map(|(name, file)| {
@@ -250,13 +252,13 @@ fn versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, 
 ///
 /// # Errors
 ///
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write_page(report: &Report, folder: &Path) -> std::io::Result<()> {
     write_whole(folder, "report.html", &page(report))
 }
 
-/// A file that is there whole or not at all, also if the machine stops: it is on the disk before it
-/// takes the place of the one before. That takes some 20 ms, between rounds.
+/// Writes a file as a whole or not at all, also if the machine stops: it is on the disk before it
+/// replaces the old one. That takes some 20 ms, between rounds.
 fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
     let new = folder.join(format!(".{name}.new"));
     let written = File::create(&new).and_then(|mut file| {
@@ -264,7 +266,7 @@ fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
         file.sync_all()?;
         std::fs::rename(&new, folder.join(name))
     });
-    // Half of it is of no use.
+    // A half-written file is of no use.
     written.inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
@@ -272,7 +274,7 @@ fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
 ///
 /// # Errors
 ///
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write_report(report: &Report, folder: &Path) -> std::io::Result<()> {
     let json = report.to_json().map_err(std::io::Error::other)?;
     write_whole(folder, "results.json", &json)?;
@@ -347,7 +349,7 @@ mod tests {
             write_whole(&folder, "file", text).expect("written");
             assert_eq!(std::fs::read_to_string(folder.join("file")).expect("a file"), text);
         }
-        // What cannot take its place leaves nothing behind.
+        // A file that cannot be replaced leaves nothing else.
         std::fs::create_dir(folder.join("taken")).expect("a folder");
         write_whole(&folder, "taken", "three").expect_err("a folder is there");
         let names = std::fs::read_dir(&folder).expect("a folder").count();

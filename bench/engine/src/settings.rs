@@ -1,28 +1,29 @@
-//! What the user asked for: how suites are measured.
+//! Settings of the user: how suites are measured.
 
 use crate::tracer_names;
 
-/// What the user asked for.
+/// Settings of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     /// Seconds instead of minutes: to see that all works, not for figures.
     pub quick: bool,
-    /// So many rounds; else until the figures are sure enough, or there is no more time.
+    /// Number of rounds; `None`: until the figures are certain enough, or the time is over.
     pub rounds: Option<u32>,
-    /// Only tracers that have one of these names, or one that begins so with `-` behind it, in
-    /// whatever case; all, if there is none. What others are measured against is always there.
+    /// Selected tracers: those with one of these names, or with one as their part before a `-`,
+    /// ignoring case; all, if it is empty. Baselines are always measured.
     pub tracers: Vec<String>,
-    /// What draws the order of turns: the same order for the same number.
+    /// Seed of the order of turns: the same seed gives the same order.
     pub seed: u64,
 }
 
 impl Settings {
-    /// Whether a tracer is wanted.
+    /// Returns true if the settings select a tracer.
     pub fn wants(&self, tracer: &str) -> bool {
         tracer_names::chosen(&self.tracers, tracer)
     }
 
-    /// The command that measures a suite in this way again, in the same order, as a shell takes it.
+    /// Returns the command that measures a suite again with these settings, in the same order,
+    /// quoted for a shell.
     pub fn command(&self, suite: &str) -> String {
         let mut command = format!("trackway bench {suite}");
         if self.quick {
@@ -38,7 +39,7 @@ impl Settings {
     }
 }
 
-/// A word that a shell leaves as it is.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_+.,/".contains(letter);
     if word.chars().all(is_plain) {

@@ -1,15 +1,15 @@
 //! Ctrl-C and its like: remembered, and passed on to the children that are waited for.
 //!
-//! Children are in process groups of their own, so that a terminal's Ctrl-C reaches only us, and
-//! what is to end ends in order: first the child in front (here), then, as the adapters are torn
-//! down, the daemons behind it. Only process ids of our own, unreaped children are ever used.
+//! Children are in process groups of their own, so that a terminal's Ctrl-C reaches only this
+//! process, and the others end in order: first the child in front (here), then, as the adapters are
+//! torn down, their daemons. Only ids of own, unreaped children are ever used.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Set when the user has had enough.
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// Most children that are waited for at once: what drains buffers is one for each CPU, of which a
-/// `cpu_set_t` has 1024; and some more.
+/// Most children that are waited for at once: one drain for each CPU, of which a `cpu_set_t` has
+/// 1024; and some more.
 const PLACES: usize = 1024 + 64;
 /// Children that are being waited for; 0 is a free place.
 static WAITED_FOR: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
@@ -26,15 +26,14 @@ extern "C" fn stop(_signal: i32) {
     unsafe { libc::alarm(PATIENCE_S) };
 }
 
-/// The alarm: who is still waited for does not listen.
-extern "C" fn lose_patience(_signal: i32) {
+/// Handles the alarm: the remaining child ignores signals.
+extern "C" fn handle_alarm(_signal: i32) {
     for pid in &WAITED_FOR {
         let pid = pid.load(Ordering::SeqCst);
         kill_group(pid);
         kill(pid);
     }
-    // What is started to clean up is waited for, too.
-    // SAFETY: as above.
+    // Cleaning processes are waited for, too. SAFETY: as above.
     unsafe { libc::alarm(PATIENCE_S) };
 }
 
@@ -42,12 +41,12 @@ extern "C" fn lose_patience(_signal: i32) {
 pub fn catch() {
     STOPPED.store(false, Ordering::SeqCst);
     let stop = stop as extern "C" fn(i32);
-    let lose_patience = lose_patience as extern "C" fn(i32);
+    let handle_alarm = handle_alarm as extern "C" fn(i32);
     for (signal, handler) in [
         (libc::SIGINT, stop),
         (libc::SIGTERM, stop),
         (libc::SIGHUP, stop),
-        (libc::SIGALRM, lose_patience),
+        (libc::SIGALRM, handle_alarm),
     ] {
         // SAFETY: the handlers do nothing but atomic operations, kill(2) and alarm(2), which are
         // async-signal-safe.
@@ -55,12 +54,12 @@ pub fn catch() {
     }
 }
 
-/// Whether the user has had enough.
+/// Returns true if the user has interrupted the run.
 pub fn stopped() -> bool {
     STOPPED.load(Ordering::SeqCst)
 }
 
-/// Sends SIGTERM to a child of ours that was not reaped yet; nothing if `pid` is 0.
+/// Sends SIGTERM to an unreaped child; nothing if `pid` is 0.
 pub fn terminate(pid: i32) {
     send(pid, libc::SIGTERM);
 }
@@ -70,8 +69,7 @@ pub fn kill(pid: i32) {
     send(pid, libc::SIGKILL);
 }
 
-/// Sends SIGKILL to all that are left of the process group of a child of ours that leads one, and
-/// was not reaped yet.
+/// Sends SIGKILL to the rest of a process group, whose leader is an unreaped child.
 pub fn kill_group(pid: i32) {
     if pid > 1 {
         send_to(-pid, libc::SIGKILL);
@@ -84,7 +82,7 @@ fn send(pid: i32, signal: i32) {
     }
 }
 
-/// `to` is a process, or the negative of a group.
+/// Sends a signal; `to` is a process, or the negative of a group.
 fn send_to(to: i32, signal: i32) {
     // SAFETY: kill has no preconditions; errno is put back for the code that was interrupted.
     unsafe {
@@ -94,11 +92,11 @@ fn send_to(to: i32, signal: i32) {
     }
 }
 
-/// A child that Ctrl-C ends, until this goes. It must not be reaped before.
+/// A child that Ctrl-C ends, until this value is dropped. It must not be reaped before.
 pub struct Foreground(Option<&'static AtomicI32>);
 
 impl Foreground {
-    /// `pid`, from now on.
+    /// Makes `pid` the child in front.
     pub fn new(pid: i32) -> Self {
         let place = WAITED_FOR.iter().find(|place| {
             place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -123,7 +121,7 @@ impl Drop for Foreground {
 pub fn wait_for_end(pid: i32) {
     loop {
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: `info` has room for what waitid writes; the child is ours.
+        // SAFETY: `info` has room for the result of waitid; the child is ours.
         let result = unsafe {
             libc::waitid(
                 libc::P_PID,
@@ -144,7 +142,7 @@ mod tests {
 
     #[test]
     fn there_is_a_place_for_the_workload_beside_a_drain_on_each_cpu() {
-        // Nobody's ids: they are above all that the kernel gives.
+        // Ids that no process has: they are above all that the kernel assigns.
         let ids = (1 << 30)..(1 << 30) + 1024;
         let places: Vec<Foreground> = ids.map(Foreground::new).collect();
         assert!(places.iter().all(|place| place.0.is_some()));

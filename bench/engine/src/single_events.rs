@@ -1,10 +1,10 @@
-//! Single events, timed one by one by the workload programs (`workloads/singles.h`), and what
-//! timing itself takes.
+//! Single events, timed one by one by the workload programs (`workloads/singles.h`), and the cost
+//! of timing itself.
 //!
-//! Main invariants: no event is dropped, however long it took; what timing takes is in all of them
-//! alike, and is a figure of its own, which the engine subtracts. Clocks tick in steps (of 10 ns on
-//! some machines), so that a median says no more than which step it is; a mean does, since readings
-//! fall anywhere between two ticks. So a row's figure, and what is subtracted, is the mean of the
+//! Main invariants: no event is dropped, however long it took; the cost of timing is in all of them
+//! alike, and is a figure of its own, which the engine subtracts. Clocks advance in steps (of 10 ns
+//! on some machines), so that a median is no more precise than a step; a mean is, since readings
+//! fall anywhere between two ticks. So a row's figure, and the subtracted cost, is the mean of the
 //! middle nine tenths, which outliers do not move.
 
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use crate::host::workload::numbers;
 use crate::stats::merged;
 use crate::suite::Sample;
 
-/// What else is known of single events: what the clock steps by, in ns.
+/// Key of the extra figure for the clock's step, in ns.
 const STEP: &str = "step of the clock";
 /// Most places of a histogram: those of singles.h.
 const PLACES_MAX: usize = 4096 + 52 * 128;
@@ -21,24 +21,24 @@ const COUNT_MAX: u64 = 1 << 40;
 /// Part of the figures, at each end, that is not in the middle nine tenths.
 const END: f64 = 0.05;
 
-/// How often which number of ticks was seen; in the order of the ticks.
+/// A histogram of durations in ticks, in the order of the ticks: ticks, count.
 type Ticks = Vec<(u64, u64)>;
 
-/// What single events took, in ns.
+/// Durations of single events, in ns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Singles {
-    /// How often which figure was seen, what timing takes included.
+    /// Durations and their counts, the cost of timing included.
     pub histogram: Vec<(f64, u64)>,
-    /// The mean of the middle nine tenths, what timing takes included.
+    /// The mean of the middle nine tenths, the cost of timing included.
     pub typical: f64,
-    /// What timing takes: the same of readings with nothing in between.
+    /// The cost of timing: the same mean of readings with nothing in between.
     pub timing: f64,
-    /// What the clock steps by.
+    /// The step of the clock.
     pub step: f64,
 }
 
 impl Singles {
-    /// Of a workload's output; so many events must be in it, and there must be some.
+    /// Parses a workload's output, which must have exactly this number of events, and at least one.
     pub fn parse(output: &str, events: u64) -> Result<Self> {
         let found = Found::parse(output)?;
         for (what, histogram) in [("single", &found.single), ("timing", &found.timing)] {
@@ -60,7 +60,7 @@ impl Singles {
 }
 
 impl Singles {
-    /// As a sample: what timing takes is in it, until the engine takes it out.
+    /// Converts to a sample. The cost of timing is in it until the engine subtracts it.
     pub fn sample(self) -> Sample {
         Sample {
             figure: self.typical,
@@ -114,7 +114,7 @@ fn add(histogram: &mut Ticks, [ticks, count]: [u64; 2]) -> Result<()> {
     Ok(())
 }
 
-/// The greatest is known as it is, not only its place: one of the last place is it.
+/// Replaces one of the last place by the greatest, which is known exactly, and not only its place.
 fn set_most(histogram: &mut Ticks, [most]: [u64; 1]) {
     if let Some(last) = histogram.last_mut().filter(|last| last.0 != most) {
         last.1 -= 1;
@@ -127,7 +127,7 @@ fn set_most(histogram: &mut Ticks, [most]: [u64; 1]) {
     }
 }
 
-/// The mean of the middle nine tenths.
+/// Returns the mean of the middle nine tenths.
 fn middle_mean(histogram: &Ticks) -> f64 {
     let all: u64 = histogram.iter().map(|one| one.1).sum();
     let (low, high) = (all as f64 * END, all as f64 * (1.0 - END));
@@ -135,15 +135,15 @@ fn middle_mean(histogram: &Ticks) -> f64 {
     let mut sum = 0.0;
     for &(ticks, count) in histogram {
         let after = before + count as f64;
-        // What of this place is in the middle.
+        // The part of this place within the middle.
         sum += ticks as f64 * (after.min(high) - f64::max(before, low)).max(0.0);
         before = after;
     }
     sum / (high - low)
 }
 
-/// What the clock steps by: the greatest number of ticks that all figures are multiples of, among
-/// those whose place is one tick wide.
+/// Returns the step of the clock: the greatest common divisor of all durations in places that are
+/// one tick wide.
 fn step(found: &Found) -> u64 {
     const LINEAR: u64 = 4096;
     let ticks = found.timing.iter().chain(&found.single).map(|one| one.0);

@@ -1,11 +1,11 @@
-//! Statistics that say what was seen, without assuming how noise is distributed.
+//! Descriptive statistics, without assumptions about the distribution of noise.
 
 use serde::{Deserialize, Serialize};
 
 /// Median and spread of some figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many figures there are.
+    /// Number of figures.
     pub count: usize,
     /// The middle one, or the mean of the two in the middle.
     pub median: f64,
@@ -20,7 +20,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of `figures`, of which there must be one; figures that are no numbers do not count.
+    /// Summarizes `figures`, ignoring NaN and infinities; `None` if nothing is left.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -34,46 +34,47 @@ impl Spread {
         })
     }
 
-    /// Half of the distance between the smallest and the greatest: the `b` of `a ± b`.
+    /// Returns half of the distance between the smallest and the greatest: the `b` of `a ± b`.
     pub fn half_range(&self) -> f64 {
         (self.max - self.min) / 2.0
     }
 }
 
-/// A figure in terms of another in the same round: the median, and between which figures the true
-/// one lies with 95 % confidence, if there were six rounds or more.
+/// A figure relative to another in the same round: the median, and the interval that contains the
+/// true figure with 95 % confidence, if there were six rounds or more.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Of the rounds.
+    /// The median over the rounds.
     pub median: f64,
     /// Between these.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Ratio {
-    /// Of these figures. If one is no number, the others are a choice: then there is no interval.
+    /// Summarizes the figures of all rounds. If one is not a number, the others are a selection,
+    /// and there is no interval.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let median = Spread::of(figures)?.median;
         let is_whole = figures.iter().all(|one| one.is_finite());
         Some(Self { median, interval: median_interval(figures).filter(|_| is_whole) })
     }
 
-    /// Whether it is known to be within this part of itself.
+    /// Returns true if the interval's half width is at most this part of the median.
     pub fn is_within(&self, part: f64) -> bool {
         let half = |(low, high): (f64, f64)| (high - low) / 2.0;
         self.interval.is_some_and(|interval| half(interval) <= part * self.median.abs())
     }
 
-    /// Whether it may be this figure.
+    /// Returns true if the interval contains `figure`.
     pub fn may_be(&self, figure: f64) -> bool {
         self.interval.is_none_or(|(low, high)| low <= figure && figure <= high)
     }
 }
 
-/// How single events' figures are distributed. No outlier is dropped.
+/// The distribution of single events' figures. No outlier is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
-    /// How many figures there are.
+    /// Number of figures.
     pub count: u64,
     /// The least; `None` in reports of before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +96,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Of a histogram in the order of its figures; `None` if there is nothing in it.
+    /// Summarizes a histogram in ascending order; `None` if it is empty.
     pub fn of(histogram: &[(f64, u64)]) -> Option<Self> {
         let count: u64 = histogram.iter().map(|one| one.1).sum();
         let (min, max) = (histogram.first()?.0, histogram.last()?.0);
@@ -128,7 +129,7 @@ impl Tail {
     }
 }
 
-/// A histogram in the order of its figures, each once.
+/// Sorts a histogram by its figures, each once.
 pub fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     let mut sorted = histogram.to_vec();
     sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -142,8 +143,8 @@ pub fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     sorted
 }
 
-/// What a scale must show of a histogram in order: the least and the greatest figure, and the least
-/// above nought, from which a logarithmic one can begin.
+/// Returns the figures that a scale must include for a histogram in ascending order: the least, the
+/// greatest, and the least above zero, at which a logarithmic scale can begin.
 pub fn ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
     let above = histogram.iter().find(|one| one.0 > 0.0);
     [histogram.first(), above, histogram.last()]
@@ -152,8 +153,8 @@ pub fn ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
         .flatten()
 }
 
-/// To a tenth below 100, and to three digits above: where something is subtracted that differs from
-/// round to round, figures of all rounds are to fall on the same places, which so stay few.
+/// Rounds to a tenth below 100, and to three digits above: after a subtraction that differs from
+/// round to round, figures of all rounds fall on the same few places.
 pub fn placed(figure: f64) -> f64 {
     let digits = figure.abs().max(100.0).log10().floor();
     let unit = 10_f64.powf(digits - 2.0);
@@ -163,11 +164,11 @@ pub fn placed(figure: f64) -> f64 {
     if unit < 1.0 { places / 10.0 } else { places * unit }
 }
 
-/// Most entries of a histogram that is kept.
+/// Most entries of a histogram.
 const HISTOGRAM_MAX: usize = 4096;
 
-/// A histogram that is not longer than can be kept, in order: if it must be, its figures are
-/// rounded, to one part in a thousand first. No figure is left out.
+/// Sorts a histogram and limits its length: if necessary, its figures are rounded, to one part in a
+/// thousand first. No figure is left out.
 pub fn bounded(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     let mut shorter = merged(histogram);
     for digits in [3, 2, 1] {
@@ -181,7 +182,7 @@ pub fn bounded(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     shorter
 }
 
-/// To so many digits behind the first.
+/// Rounds to a number of digits after the first.
 fn rounded(figure: f64, digits: i32) -> f64 {
     if figure == 0.0 || !figure.is_finite() {
         return figure;
@@ -190,8 +191,8 @@ fn rounded(figure: f64, digits: i32) -> f64 {
     (figure / unit).round() * unit
 }
 
-/// What a box plot shows (Tukey, 1977): half of all figures are in the box; whiskers end at the
-/// last figure that is within one and a half of its length; all beyond are outliers, each shown.
+/// The figures of a box plot (Tukey, 1977). The box holds half of all figures. Whiskers end at the
+/// last figure within one and a half box lengths. Each figure beyond is an outlier and is shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quartiles {
     /// One in four is below.
@@ -200,14 +201,14 @@ pub struct Quartiles {
     pub median: f64,
     /// One in four is above.
     pub high: f64,
-    /// From where to where figures are not unusual.
+    /// Ends of the range of usual figures.
     pub whiskers: (f64, f64),
-    /// What lies beyond, and how often.
+    /// Outliers and their counts.
     pub outliers: Vec<(f64, u64)>,
 }
 
 impl Quartiles {
-    /// Of a histogram in order; `None` if there is nothing in it.
+    /// Summarizes a histogram in ascending order; `None` if it is empty.
     pub fn of(histogram: &[(f64, u64)]) -> Option<Self> {
         let count: u64 = histogram.iter().map(|one| one.1).sum();
         let quarter = |part: f64| {
@@ -229,16 +230,16 @@ impl Quartiles {
     }
 }
 
-/// How sure an interval of confidence is to hold what it is about.
+/// Probability with which a confidence interval holds the true figure.
 const CONFIDENCE: f64 = 0.95;
 
-/// Between which figures the median lies of all that could be measured, with 95 % confidence, by
-/// the ranks of those that were: whatever their distribution is. `None` if they are fewer than six.
+/// Returns the interval that contains the true median with 95 % confidence, by the ranks of the
+/// figures: for any distribution. `None` for fewer than six figures.
 pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
     let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // Each figure is above the median or below, as a coin falls: how likely it is that at most
+    // Each figure is above or below the median with equal probability: the probability that at most
     // `rank` of them are below.
     let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
     let mut at_most = exactly;
@@ -255,7 +256,8 @@ pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
     Some((*sorted.get(rank)?, *sorted.get(count - 1 - rank)?))
 }
 
-/// The figure that `percent` % of the sorted figures are below, interpolated between neighbours.
+/// Returns the figure that `percent` % of the sorted figures are below, interpolated between
+/// neighbours.
 fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = percent / 100.0 * last as f64;
@@ -372,7 +374,7 @@ mod tests {
         let ratio = Ratio::of(&figures).expect("figures");
         assert!(ratio.is_within(0.01) && !ratio.is_within(0.001));
         assert!(ratio.may_be(1.01) && !ratio.may_be(1.02));
-        // A round that was divided by nought is no reason to be surer.
+        // A round that was divided by zero gives no certainty.
         let chosen = Ratio::of(&[&figures[..], &[f64::INFINITY]].concat()).expect("figures");
         assert_eq!((chosen.median, chosen.interval), (ratio.median, None));
         let one = Ratio::of(&[2.0]).expect("a figure");

@@ -1,71 +1,70 @@
-//! The interface of suites: what has rows, and can measure one of them once.
+//! The interface of suites: a suite has rows, and can measure one of them once.
 //!
-//! A suite knows its tracers and its cases; when they take turns, in which order, how often, and
-//! what becomes of those that fail is for [`crate::rounds`] alone, so that no suite can do it
-//! worse.
+//! A suite has its tracers and its cases. [`crate::rounds`] alone decides when they take turns, in
+//! which order, and how often, and handles those that fail, so that no suite can do it worse.
 
 use crate::error::Result;
-use crate::host::workspace::Place;
+use crate::host::workspace::Workspace;
 use crate::progress::Progress;
 use crate::results::{Account, SuiteRows, Unit};
 use crate::settings::Settings;
 
-/// What a suite is about.
+/// The description of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
     /// Its name on the command line and in `results.json`.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
-    /// What of which paper it repeats.
+    /// The paper, and its figure or table, that the suite repeats.
     pub repeats: &'static str,
-    /// What its figures are.
+    /// The unit of its figures.
     pub unit: Unit,
-    /// What rows' `x` is, where they have one.
+    /// The meaning of rows' `x`, where they have one.
     pub x_axis: &'static str,
 }
 
-/// What suites measure with.
+/// The means by which suites measure.
 #[derive(Debug)]
 pub struct SuiteContext<'a> {
-    /// Where they work.
-    pub place: &'a Place,
-    /// Who is told what is being done.
+    /// The workspace.
+    pub workspace: &'a Workspace,
+    /// The progress line.
     pub progress: &'a Progress,
-    /// What the user asked for.
+    /// Settings of the user.
     pub settings: &'a Settings,
     /// CPUs that may be used.
     pub cpus: usize,
 }
 
-/// A row that is to be measured.
+/// A row to measure.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
-    /// The tracer; ours begin with `trackway`.
+    /// The tracer; Trackway's begin with `trackway`.
     pub tracer: String,
-    /// What it does.
+    /// The case that the tracer runs.
     pub case: String,
     /// The case as a number, where it is one: threads, bytes, predicates.
     pub x: Option<f64>,
-    /// Why it cannot be measured here, if it cannot.
+    /// The reason if it is not available here.
     pub absent: Option<String>,
-    /// Why it cannot be measured though it is here, if it cannot.
+    /// The reason if it failed though it is available.
     pub failed: Option<String>,
-    /// What its figure is, where it is not what the suite's are.
+    /// The unit of its figure, where it differs from the suite's.
     pub unit: Option<Unit>,
-    /// Whether the tracer keeps events, which its own output must show.
+    /// True if the tracer keeps events, which its own output must show.
     pub records: bool,
-    /// The row that this one's figure is told in terms of, and beyond.
-    pub beside: Option<usize>,
-    /// Whether it is the same thing as `beside`, measured a second time: what differs between
-    /// them is what measuring itself differs by.
+    /// The row that this one is compared with: by ratio and by difference.
+    pub baseline: Option<usize>,
+    /// True if the row measures the same thing as its baseline a second time: the difference
+    /// between them is the noise of the measurement.
     pub is_control: bool,
     /// The command that does the same once.
     pub command: String,
 }
 
 impl Entry {
-    /// Whether there is nothing against it so far.
+    /// Returns true if the row is neither absent nor failed.
     pub const fn can_be_measured(&self) -> bool {
         self.absent.is_none() && self.failed.is_none()
     }
@@ -76,16 +75,16 @@ impl Entry {
 pub struct Sample {
     /// This round's figure, in the row's unit.
     pub figure: f64,
-    /// How often which figure was seen, where single events were measured.
+    /// Figures and their counts, where single events were measured.
     pub histogram: Vec<(f64, u64)>,
-    /// What measuring takes by itself, in the row's unit, measured in the same turn: a clock that
-    /// is read around each event. It is in `figure` and in `histogram`; the engine takes it out of
-    /// both, and says how much it was.
+    /// The cost of measuring by itself, in the row's unit, measured in the same turn: a clock that
+    /// is read around each event. It is in `figure` and in `histogram`; the engine subtracts it
+    /// from both and reports it.
     pub measuring: Option<f64>,
-    /// What became of the events, by the tracer's own output; `None` if it did not say.
+    /// The account of the events by the tracer's own output; `None` if the output has none.
     pub account: Option<Account>,
-    /// What else there is to know of it: what, and how much. Of several rounds it is the median;
-    /// of what begins with `greatest` the greatest, and of what begins with `in all` the sum.
+    /// Extra figures: key and value. Over several rounds the report has the median, but the
+    /// greatest for keys that begin with `greatest`, and the sum for keys that begin with `in all`.
     pub extra: Vec<(&'static str, f64)>,
 }
 
@@ -94,10 +93,10 @@ pub struct Sample {
 /// `enter` comes first and `leave` last, also after failures; in between, any number of samples in
 /// any order.
 pub trait Suite {
-    /// What it is about.
+    /// Returns the description of the suite.
     fn about(&self) -> About;
 
-    /// Whether it is left out where no suite is named.
+    /// Returns true if the suite runs only when it is named.
     fn is_only_by_name(&self) -> bool {
         false
     }
@@ -105,18 +104,18 @@ pub trait Suite {
     /// Seconds that it takes about, by these settings; known before anything is measured.
     fn seconds(&self, settings: &Settings) -> f64;
 
-    /// Names of the tracers that its rows are of, also of those that cannot be had here: what there
-    /// is to choose among. Nothing is measured or looked for.
+    /// Returns the names of the tracers of its rows, including those that are not available here:
+    /// the names for a selection. Nothing is measured or searched.
     fn tracers(&self) -> Vec<&'static str>;
 
-    /// Its rows, in the order in which they are shown, each of one of [`Suite::tracers`], or of one
-    /// ` again`; starts what they all need.
+    /// Returns its rows, in the order in which they are shown, each of one of [`Suite::tracers`],
+    /// or of one with ` again`; starts the parts that all rows need.
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>>;
 
     /// Measures the `row`th once.
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample>;
 
-    /// Adds to rows what only several of them tell together.
+    /// Adds to rows the figures that need several of them.
     fn complete(&self, _rows: &mut SuiteRows) {}
 
     /// Ends what `enter` started.

@@ -7,10 +7,10 @@ pub use crate::host::availability::Availability;
 use crate::case::{Case, Mode, Plan};
 use crate::error::{Error, Result};
 use crate::host::workload::{self, Batch};
-use crate::host::workspace::Place;
+use crate::host::workspace::Workspace;
 use crate::results::Account;
 
-/// How a program that is linked with a tracer starts.
+/// Durations of the start of a program that is linked with a tracer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Starts {
     /// Fork, exec, run and wait, in µs, for each start.
@@ -19,17 +19,17 @@ pub struct Starts {
     pub threads: u64,
 }
 
-/// What became of events that two threads emitted as fast as they could, to files.
+/// The result of a run in which two threads emit as fast as they can, to files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flow {
-    /// How long the threads emitted.
+    /// Time during which the threads emitted.
     pub emitting_seconds: f64,
     /// From their first event until all that was recorded was written to files: these may be in
     /// the page cache.
     pub written_seconds: f64,
-    /// How long it took to bring it from there to the disk, afterwards.
+    /// Time from there until all of it was on the disk.
     pub fsync_seconds: f64,
-    /// What became of the events.
+    /// The account of the events.
     pub account: Account,
 }
 
@@ -38,13 +38,13 @@ pub struct Flow {
 /// `set_up` comes first and `tear_down` last, also after failures; in between, any number of runs
 /// in any order.
 pub trait Tracer {
-    /// Its row in the table.
+    /// Returns its row in the table.
     fn name(&self) -> &'static str;
 
-    /// Whether it can be measured here; looks, but starts nothing.
-    fn availability(&self, place: &Place) -> Availability;
+    /// Checks, without starting anything, that the tracer can be measured on this machine.
+    fn availability(&self, workspace: &Workspace) -> Availability;
 
-    /// Whether `case` means anything for it.
+    /// Returns true if the tracer can run `case`.
     fn supports(&self, case: &Case) -> bool;
 
     /// Events of one batch: a fraction of a millisecond or a few, so that most batches are not
@@ -52,12 +52,12 @@ pub trait Tracer {
     fn batch_events(&self) -> u64;
 
     /// Compiles the workload, starts daemons.
-    fn set_up(&mut self, place: &Place) -> Result<()>;
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()>;
 
-    /// Runs the workload in batches, traced in its first mode, and keeps what the tracer wrote.
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    /// Runs the workload in batches, traced in its first mode, and keeps the tracer's output.
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
-        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let output = self.emit(workspace, case, Mode::Overwrite, &arguments)?;
         let batches = workload::batches(&output)?;
         self.remember(&workload::emitted_by_thread(&batches));
         Ok(batches)
@@ -67,15 +67,16 @@ pub trait Tracer {
     /// [`Tracer::read_back`].
     fn remember(&mut self, _emitted: &[u64]) {}
 
-    /// What the tracer's own output of the latest run says; `None` if it records nothing.
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>>;
+    /// Reads the account of the latest run from the tracer's own output; `None` if it records
+    /// nothing.
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>>;
 
-    /// Whether to set it up takes longer than a quick look at all tracers may take.
+    /// Returns true if the set-up takes too long for a quick run over all tracers.
     fn is_slow_to_set_up(&self) -> bool {
         false
     }
 
-    /// Whether it keeps events, so that its own output must show them.
+    /// Returns true if the tracer keeps events, so that its own output must show them.
     fn records(&self) -> bool {
         true
     }
@@ -85,47 +86,47 @@ pub trait Tracer {
         &[]
     }
 
-    /// Name of a case's work in its workload.
+    /// Returns the name of a case's work in its workload.
     fn work(&self, case: &Case) -> &'static str {
         case.payload.work()
     }
 
     /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
-    /// what the tracer wrote: what the workload printed.
-    fn emit(&mut self, _: &Place, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
+    /// the tracer's output; returns the workload's output.
+    fn emit(&mut self, _: &Workspace, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
         Err(Error::output(self.name(), "it has no workload of its own"))
     }
 
-    /// What the tracer's own output says of that, if each thread emitted so many events; `None` if
-    /// it records nothing.
-    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+    /// Reads the account of that run from the tracer's own output, given the number of events of
+    /// each thread; `None` if the tracer records nothing.
+    fn account(&mut self, workspace: &Workspace, emitted: &[u64]) -> Result<Option<Account>> {
         self.remember(emitted);
-        self.read_back(place)
+        self.read_back(workspace)
     }
 
-    /// What it wrote of that, on disk, if it writes anything: a file, or a folder of them.
-    fn output(&self, _: &Place) -> Option<PathBuf> {
+    /// Returns the path of the output of that run, if there is one: a file, or a folder of files.
+    fn output(&self, _: &Workspace) -> Option<PathBuf> {
         None
     }
 
-    /// Whether [`Tracer::stream`] means anything for it.
+    /// Returns true if [`Tracer::stream`] gives a result.
     fn streams(&self) -> bool {
         false
     }
 
-    /// Whether [`Tracer::starts`] does.
+    /// Returns true if [`Tracer::starts`] gives a result.
     fn starts_programs(&self) -> bool {
         false
     }
 
-    /// Two threads for so long, as fast as they can, to files, with buffers of so many bytes for
-    /// each CPU; and what arrived.
-    fn stream(&mut self, _: &Place, _bytes: u64, _milliseconds: u32) -> Result<Option<Flow>> {
+    /// Runs two threads for a time, as fast as they can, to files, with buffers of `_bytes` for
+    /// each CPU; returns the events that arrived.
+    fn stream(&mut self, _: &Workspace, _bytes: u64, _milliseconds: u32) -> Result<Option<Flow>> {
         Ok(None)
     }
 
     /// Starts a program that has events, again and again.
-    fn starts(&mut self, _place: &Place, _count: u32) -> Result<Option<Starts>> {
+    fn starts(&mut self, _place: &Workspace, _count: u32) -> Result<Option<Starts>> {
         Ok(None)
     }
 

@@ -1,18 +1,18 @@
-//! Names of tracers, for who chooses among them: which name a word means; what is misspelt is told
-//! before minutes of measuring, and shells complete it.
+//! Names of tracers, for their selection: the name that a word means. Misspelt names are reported
+//! before minutes of measuring, and shells complete them.
 
 use crate::error::{Error, Result};
 
-/// What stands behind a tracer's name in a row that measures it a second time.
+/// Suffix of a tracer's name in a row that measures it a second time.
 const AGAIN: &str = " again";
 
-/// Whether these words choose the tracer of this name; no word at all chooses each.
+/// Returns true if these words select the tracer of this name; an empty list selects each.
 pub fn chosen(words: &[String], name: &str) -> bool {
     words.is_empty() || words.iter().any(|word| chooses(word, name))
 }
 
-/// Whether a word is a tracer's name, or what it begins with before a `-`, in whatever case:
-/// `lttng` is `lttng-ust` and `lttng-tracef`; `ftrace` is `ftrace-uprobe`, and not `bpftrace`.
+/// Returns true if a word is a tracer's name or its part before a `-`, ignoring case: `lttng`
+/// selects `lttng-ust` and `lttng-tracef`; `ftrace` selects `ftrace-uprobe`, and not `bpftrace`.
 fn chooses(word: &str, name: &str) -> bool {
     let (word, name) = (word.trim(), name.strip_suffix(AGAIN).unwrap_or(name));
     let (Some(begin), Some(rest)) = (name.get(..word.len()), name.get(word.len()..)) else {
@@ -25,7 +25,7 @@ fn chooses(word: &str, name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// If there is such a word; the error says which name is nearest.
+/// If there is such a word; the error has the nearest name.
 pub fn check(words: &[String], names: &[&str]) -> Result<()> {
     for word in words {
         if word.trim().is_empty() {
@@ -53,7 +53,7 @@ pub fn is_listed(names: &[&str], tracer: &str) -> bool {
     names.contains(&tracer.strip_suffix(AGAIN).unwrap_or(tracer))
 }
 
-/// The name, or beginning of names, that the fewest changes of letters lead to, if they are few.
+/// Returns the name, or beginning of names, with the fewest changed letters, if they are few.
 fn nearest<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
     let word = word.trim().to_lowercase();
     let begins = |name: &'a str| name.match_indices('-').map(move |(at, _)| &name[..at]);

@@ -1,8 +1,8 @@
-//! What Trackway set out to reach, held against what was measured. Reported, never asserted.
+//! Trackway's goals, judged by the measured figures. Reported, never asserted.
 //!
-//! Main invariant: a bar is decided only where the interval of the figure, which is of figures of
-//! the same rounds, lies on one side of it; what is counted and not timed needs no interval, but
-//! more than one round. Nothing of rounds is decided in a suite whose control differs.
+//! Main invariant: a bar is decided only if the interval of the figure, over figures of the same
+//! rounds, lies on one side of it. Counted figures need no interval, but more than one round. No
+//! bar of timed figures is decided in a suite whose control differs.
 
 use trackway_bench_engine::case::Case;
 use trackway_bench_engine::null_control;
@@ -14,33 +14,33 @@ use crate::suites::events::THREADS;
 use crate::tracers::name::{BPFTRACE, CXX, EMPTY, FTRACE_UPROBE, LTTNG, LW_UST, RDTSC, RUST};
 use crate::tracers::name::{TRACEF, TRACKWAY, TRACKWAY_OFF, TRACKWAY_PRINTF};
 
-/// Most that an event may cost beyond the clock alone, in ns.
+/// Largest additional cost of an event over the clock alone, in ns.
 const ABOVE_CLOCK_NS: f64 = 8.0;
-/// How much faster than LTTng-UST it must be.
+/// Number of times that an event must be faster than LTTng-UST's.
 const FASTER_THAN_LTTNG: f64 = 4.0;
-/// How much worse than the clock it may do with two threads.
+/// Largest ratio to the clock that two threads may reach.
 const TWO_THREADS: f64 = 1.10;
 /// Most that an event may cost while it is off, in ns.
 const OFF_NS: f64 = 0.6;
-/// How much more than in C an event may cost in Rust: what one round differs from the next.
+/// Largest ratio of an event in Rust to one in C: the noise between two rounds.
 const RUST_AS_C: f64 = 1.05;
-/// How much more than in C an event may cost in C++: what one round differs from the next.
+/// Largest ratio of an event in C++ to one in C: the noise between two rounds.
 const CXX_AS_C: f64 = 1.05;
-/// How much faster than lttng_ust_tracef() trackway_printf() must be.
+/// Number of times that trackway_printf() must be faster than lttng_ust_tracef().
 const FASTER_THAN_TRACEF: f64 = 2.0;
-/// How much faster than a probe of the kernel's on the same site it must be.
+/// Number of times that an event must be faster than a kernel probe on the same site.
 const FASTER_THAN_PROBES: f64 = 10.0;
 /// Most bytes of an event with one `u32`.
 const EVENT_BYTES: f64 = 8.0;
 /// Most that a program's start may cost, in µs.
 const START_US: f64 = 200.0;
 
-/// What a suite shows: its name, and its bars.
+/// The goals that a suite shows: its name, and its bars.
 type Shown = (&'static str, fn(&Report, &SuiteRows) -> Vec<Bar>);
 
 /// All suites that show some, in the order in which they are measured.
 const SHOWN: [Shown; 12] = [
-    ("tracepoint", |_, suite| [events(suite), events_beside_others(suite)].concat()),
+    ("tracepoint", |_, suite| [events(suite), compared_events(suite)].concat()),
     ("scaling", |_, suite| vec![two_threads(suite)]),
     ("paths", suites::paths::bars),
     ("syscall", |_, suite| suites::syscall::bars(suite)),
@@ -54,8 +54,8 @@ const SHOWN: [Shown; 12] = [
     ("sessions", |_, suite| suites::sessions::bars(suite)),
 ];
 
-/// The lines of the design's table of bars, and the suite that shows each. None is left out: all
-/// of them are measured by the bench.
+/// The lines of the design's table of bars, and the suite that shows each. The list is complete:
+/// the bench measures all of them.
 const DESIGN: [(&str, &str); 14] = [
     ("tracepoint", "rdtsc alone, in a loop: the floor"),
     ("tracepoint", "one u32: less than LW-UST, the survey's lower bound"),
@@ -73,8 +73,8 @@ const DESIGN: [(&str, &str); 14] = [
     ("startup", "start of a process: at most +200 µs, and no thread"),
 ];
 
-/// All bars: of suites that are in the report as they stand; then, of the others, what the design
-/// asks, and who shows it.
+/// Returns all bars: first those of suites in the report; then the design's goals for the other
+/// suites, with the suite that measures them.
 pub(crate) fn all(report: &Report) -> Vec<Bar> {
     let (mut bars, mut elsewhere) = (Vec::new(), Vec::new());
     for (name, shown) in SHOWN {
@@ -97,8 +97,7 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
     [bars, elsewhere].concat()
 }
 
-/// One round decides nothing, not even what is counted; nor does a suite in which the same thing
-/// twice differs, but for what is counted.
+/// Withdraws a verdict on one round, or on timed figures of a suite whose control differs.
 fn decide(bar: &mut Bar, suite: Option<&SuiteRows>) {
     let rounds = suite.map_or(0, |suite| suite.rounds as usize);
     if bar.figure.is_none() {
@@ -113,7 +112,7 @@ fn decide(bar: &mut Bar, suite: Option<&SuiteRows>) {
     }
 }
 
-/// What an event of a case costs; of a tracer that did not do its work there is nothing.
+/// Takes the cost of an event in a case; nothing for a tracer that did not do its work.
 fn event(suite: &SuiteRows, tracer: &str, case: &Case) -> ByRound {
     ByRound::of(suite.row(tracer, &case.words()))
 }
@@ -123,71 +122,71 @@ fn events(suite: &SuiteRows) -> Vec<Bar> {
     let views = |tracer: &str| event(suite, tracer, &Case::VIEWS);
     let ours = ns(TRACKWAY);
     vec![
-        floor("rdtsc alone, in a loop: the floor", ns(RDTSC).told(), Form::of(1, "ns")),
+        floor("rdtsc alone, in a loop: the floor", ns(RDTSC).estimate(), Form::of(1, "ns")),
         most(
             &format!("one u32: at most rdtsc + {ABOVE_CLOCK_NS} ns"),
-            ours.less(&ns(RDTSC)).told(),
+            ours.less(&ns(RDTSC)).estimate(),
             ABOVE_CLOCK_NS,
-            Form::beyond(1, "ns"),
+            Form::signed(1, "ns"),
         ),
         most(
             "one u32: less than LW-UST, the survey's lower bound",
-            ours.over(&ns(LW_UST)).told(),
+            ours.over(&ns(LW_UST)).estimate(),
             1.0,
             Form::PART,
         ),
         least(
             &format!("one u32: {FASTER_THAN_LTTNG} times as fast as LTTng-UST (aim: 6)"),
-            ns(LTTNG).over(&ours).told(),
+            ns(LTTNG).over(&ours).estimate(),
             FASTER_THAN_LTTNG,
             Form::TIMES,
         ),
         most(
             &format!("off: at most {OFF_NS} ns"),
-            ns(TRACKWAY_OFF).less(&ns(EMPTY)).told(),
+            ns(TRACKWAY_OFF).less(&ns(EMPTY)).estimate(),
             OFF_NS,
-            Form::beyond(2, "ns"),
+            Form::signed(2, "ns"),
         ),
         most(
             &format!("Rust, one u32: at most {RUST_AS_C:.2} of C"),
-            ns(RUST).over(&ours).told(),
+            ns(RUST).over(&ours).estimate(),
             RUST_AS_C,
             Form::PART,
         ),
         most(
             &format!("C++, a view and a vector: at most {CXX_AS_C:.2} of C"),
-            views(CXX).over(&views(TRACKWAY)).told(),
+            views(CXX).over(&views(TRACKWAY)).estimate(),
             CXX_AS_C,
             Form::PART,
         ),
     ]
 }
 
-/// The same beside what formats text, and what asks the kernel; and in bytes.
-fn events_beside_others(suite: &SuiteRows) -> Vec<Bar> {
+/// Judges events relative to tracers that format text or enter the kernel, and by their bytes.
+fn compared_events(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST;
     let ns = |tracer: &str| event(suite, tracer, &one);
     let printf_ns = |tracer: &str| event(suite, tracer, &Case::PRINTF);
-    let beside_probe = |tracer: &str, words: &str| {
+    let relative_to_probe = |tracer: &str, words: &str| {
         let what = format!("one u32: {FASTER_THAN_PROBES} times as fast as USDT by {words}");
-        least(&what, ns(tracer).over(&ns(TRACKWAY)).told(), FASTER_THAN_PROBES, Form::TIMES)
+        least(&what, ns(tracer).over(&ns(TRACKWAY)).estimate(), FASTER_THAN_PROBES, Form::TIMES)
     };
     vec![
         least(
             &format!("trackway_printf: {FASTER_THAN_TRACEF} times as fast as lttng_ust_tracef"),
-            printf_ns(TRACEF).over(&printf_ns(TRACKWAY_PRINTF)).told(),
+            printf_ns(TRACEF).over(&printf_ns(TRACKWAY_PRINTF)).estimate(),
             FASTER_THAN_TRACEF,
             Form::TIMES,
         ),
-        beside_probe(FTRACE_UPROBE, "ftrace's uprobe"),
-        beside_probe(BPFTRACE, "bpftrace"),
+        relative_to_probe(FTRACE_UPROBE, "ftrace's uprobe"),
+        relative_to_probe(BPFTRACE, "bpftrace"),
         at_most(
             &format!("bytes of an event with one u32: at most {EVENT_BYTES}"),
             suite
                 .row(TRACKWAY, &one.words())
                 .filter(|row| row.spread.is_some())
                 .and_then(|row| row.bytes_per_event)
-                // The long header, once in so many records, is not what is asked about.
+                // The long header, once in many records, is not part of the goal.
                 .map(|bytes| (bytes * 100.0).round() / 100.0),
             EVENT_BYTES,
             |bytes| format!("{bytes:.2}"),
@@ -195,13 +194,13 @@ fn events_beside_others(suite: &SuiteRows) -> Vec<Bar> {
     ]
 }
 
-/// What a program's start costs, without a session, in time and in threads.
+/// Judges the start of a program without a session, in time and in threads.
 fn start(suite: &SuiteRows) -> Bar {
     let ours = suite.rows.iter().find(|row| row.tracer == TRACKWAY_OFF);
-    let added_us = ByRound::beyond(suite, ours).told();
+    let added_us = ByRound::above_baseline(suite, ours).estimate();
     let threads = ours.and_then(|ours| ours.extra.get(THREADS)).copied().unwrap_or_default();
     let what = format!("start of a process: at most +{START_US} µs, and no thread");
-    let mut bar = most(&what, added_us, START_US, Form::beyond(0, "µs"));
+    let mut bar = most(&what, added_us, START_US, Form::signed(0, "µs"));
     if bar.figure.is_some() {
         bar.measured += &format!(", {threads} thread");
     }
@@ -211,18 +210,19 @@ fn start(suite: &SuiteRows) -> Bar {
     bar
 }
 
-/// What an event costs in each of two threads, in terms of what it costs in one, beside the same of
+/// Judges an event in each of two threads, relative to one thread, compared with the same ratio of
 /// the clock.
 ///
-/// The design asks for at most 1.10 of what two threads of `rdtsc` cost. That is not what this is:
-/// an event is a reading of the clock and more, for which the design itself allows 8 ns, and who
-/// just holds that would miss this one to the letter. It is about what the second thread costs.
+/// Judges the second thread. The design limits two threads to 1.10 of two threads of `rdtsc`. This
+/// bar differs: an event reads the clock and does more, for which the design itself allows 8 ns, so
+/// an event that just meets that limit would miss the literal bar. The bar is about the cost of the
+/// second thread.
 fn two_threads(suite: &SuiteRows) -> Bar {
     let ns = |tracer, threads| event(suite, tracer, &Case::SIMPLEST.with_threads(threads));
     let scaling = |tracer| ns(tracer, 2).over(&ns(tracer, 1));
     most(
         &format!("two threads: at most {TWO_THREADS:.2} of what two of rdtsc lose"),
-        scaling(TRACKWAY).over(&scaling(RDTSC)).told(),
+        scaling(TRACKWAY).over(&scaling(RDTSC)).estimate(),
         TWO_THREADS,
         Form::PART,
     )
@@ -236,8 +236,8 @@ mod tests {
 
     use super::*;
 
-    /// What the bars of one suite say.
-    fn told(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
+    /// Returns the bars of one suite.
+    fn verdicts(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
         let bars = all(report).into_iter().filter(|bar| bar.suite == suite);
         bars.map(|bar| (bar.measured, bar.verdict)).collect()
     }
@@ -270,7 +270,7 @@ mod tests {
             missing,
             ("8.00".to_owned(), Verdict::Holds),
         ];
-        assert_eq!(told(&numbers(), "tracepoint"), expected);
+        assert_eq!(verdicts(&numbers(), "tracepoint"), expected);
     }
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
         };
         let open = "not decided: trackway again differs";
         assert_eq!(standing(&report), [open, open, open, "holds"]);
-        // By little, or perhaps not at all: that is what one of twenty does by chance.
+        // A small difference, or perhaps none: one of twenty controls differs by chance.
         for interval in [(1.01, 1.02), (0.6, 1.6)] {
             let suite = report.suites.get_mut("tracepoint").expect("there");
             let control = suite.rows.last_mut().expect("the control");
@@ -336,16 +336,16 @@ mod tests {
             steady(TRACKWAY, &case(1), 20.0),
             steady(TRACKWAY, &case(2), 30.0),
         ];
-        let told = told(&report("scaling", rows), "scaling");
-        assert_eq!(told, [("1.25 of it (1.25 to 1.25)".to_owned(), Verdict::Misses)]);
+        let verdicts = verdicts(&report("scaling", rows), "scaling");
+        assert_eq!(verdicts, [("1.25 of it (1.25 to 1.25)".to_owned(), Verdict::Misses)]);
     }
 
     #[test]
     fn a_thread_misses_the_bar_however_fast_the_start() {
         let started = |threads| {
             let ours = with_extra(steady(TRACKWAY_OFF, "spawn", 500.0), THREADS, threads);
-            let ours = Row { beside: Some(0), ..ours };
-            told(&report("startup", [steady(EMPTY, "spawn", 350.0), ours]), "startup")
+            let ours = Row { baseline: Some(0), ..ours };
+            verdicts(&report("startup", [steady(EMPTY, "spawn", 350.0), ours]), "startup")
         };
         let held = ("+150 µs (+150 to +150), 1 thread".to_owned(), Verdict::Holds);
         assert_eq!(started(1.0), [held]);

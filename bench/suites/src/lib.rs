@@ -1,16 +1,16 @@
-//! The suites of `trackway-bench`: what tracing, and reading traces, cost on this machine.
+//! The suites of `trackway-bench`: the cost of tracing, and of reading traces, on this machine.
 //!
 //! ```text
 //! tracers/      an adapter for each tracer: baselines, Trackway, LTTng-UST, others
 //! trace_check/  looks for every event of every run in what the tracer itself wrote
 //! suites/       what each suite measures: tracers in cases
 //! workloads/    programs that are measured, compiled on the machine with its own compilers
-//! goals         what Trackway set out to reach, as it stands with the figures of a report
+//! goals         Trackway's goals, judged by the figures of a report
 //! requirements  programs and headers that suites need
 //! ```
 //!
-//! Main invariant: a figure is only given beside the proof that the tracer did the work, from what
-//! the tracer itself wrote.
+//! Main invariant: a figure is only reported together with the proof, from the tracer's own output,
+//! that the tracer did the work.
 
 mod goals;
 mod requirements;

@@ -1,11 +1,11 @@
-//! What suites need of a machine.
+//! Requirements of suites on the machine.
 //!
-//! Main invariant: these are exactly the programs that the suites look for or start; a test reads
+//! Main invariant: these are exactly the programs that the suites search or start; a test reads
 //! their sources.
 
 use trackway_bench_engine::host::requirements::{Need, Requirements};
 
-/// All of it.
+/// The requirements of all suites.
 pub(crate) const REQUIREMENTS: Requirements =
     Requirements { programs: &PROGRAMS, headers: &HEADERS };
 
@@ -63,12 +63,12 @@ mod tests {
 
     use super::*;
 
-    /// What is looked for though it costs no row: the shell, without which no suite's cleaning up
-    /// works either, and what only asks where headers are.
+    /// Programs that cost no row: the shell, without which no suite can clean up either, and a
+    /// program that only finds headers.
     const NOT_NEEDED: [&str; 2] = ["sh", "pkg-config"];
 
-    /// Words that stand before a program's name where it is looked for or started.
-    const BEFORE: [&str; 5] =
+    /// Words before a program's name where it is searched or started.
+    const PREFIXES: [&str; 5] =
         ["Command::new(\"", "has(\"", "found.add(\"", "found.add_as(\"", "needs(\""];
 
     fn sources(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
@@ -99,11 +99,11 @@ mod tests {
         };
         let mut looked_for = 0;
         for (path, text) in &all {
-            for before in BEFORE {
-                for rest in text.split(before).skip(1) {
+            for prefix in PREFIXES {
+                for rest in text.split(prefix).skip(1) {
                     let name = rest.split('"').next().unwrap_or_default();
-                    // Files of tracefs are looked for in its folder.
-                    if !text.contains(&format!("tracefs.{before}{name}")) {
+                    // Files of tracefs are searched in its folder.
+                    if !text.contains(&format!("tracefs.{prefix}{name}")) {
                         assert!(is_known(name), "{}: {name} is not in the table", path.display());
                         looked_for += 1;
                     }

@@ -36,13 +36,13 @@ pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<Exit
 const BENCH_IN_BASH: &str = r#"
 _trackway_or_bench() {
     if [[ "${COMP_WORDS[1]}" == bench && $COMP_CWORD -gt 1 ]]; then
-        declare -F _trackway-bench >/dev/null ||
+        declare -F _trackway__bench >/dev/null ||
             source <("$1" bench completions bash 2>/dev/null)
-        if declare -F _trackway-bench >/dev/null; then
+        if declare -F _trackway__bench >/dev/null; then
             local words=(trackway-bench "${COMP_WORDS[@]:2}")
             local COMP_CWORD=$((COMP_CWORD - 1))
             local COMP_WORDS=("${words[@]}")
-            _trackway-bench trackway-bench "$2" "$3"
+            _trackway__bench trackway-bench "$2" "$3"
             return
         fi
     fi

@@ -1,11 +1,11 @@
-//! Completion scripts: made of the command line's declaration, less what is hidden there.
+//! Completion scripts: made from the command line's declaration, without its hidden parts.
 //!
-//! Main invariant: only what takes a file's name is offered names of files.
+//! Main invariant: shells offer names of files only for arguments that take one.
 
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 
-/// Returns the script of a shell for the program `name`, whose command line `declared` is.
+/// Returns the script of a shell for the program `name` with the command line `declared`.
 pub fn script(declared: Command, name: &str, shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     // A command's name has to live as long as the program.
@@ -14,7 +14,7 @@ pub fn script(declared: Command, name: &str, shell: Shell) -> Vec<u8> {
     script
 }
 
-/// What is not hidden of a command: clap_complete offers hidden words, too.
+/// Returns a command without its hidden parts: clap_complete offers hidden words, too.
 fn shown(declared: &'static Command) -> Command {
     let arguments = declared.get_arguments().filter(|one| !one.is_hide_set()).cloned().map(hinted);
     let verbs = declared.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);
@@ -25,7 +25,7 @@ fn shown(declared: &'static Command) -> Command {
     declared.get_version().into_iter().fold(copy, Command::version)
 }
 
-/// With what its value is, as far as shells know of such.
+/// Adds the kind of an argument's value, as far as shells have one.
 fn hinted(argument: Arg) -> Arg {
     if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
         return argument;

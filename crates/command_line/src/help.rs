@@ -30,7 +30,7 @@ pub fn with_short_pages(command: Command, groups: &[Group]) -> Command {
 /// Returns the declaration for manual pages: each option has its description.
 pub fn for_manual(command: Command) -> Command {
     let command = command.mut_args(|argument: Arg| argument.hide_short_help(false));
-    below(command, for_manual)
+    map_subcommands(command, for_manual)
 }
 
 /// Puts the first examples of the full page below the options of the short one.
@@ -38,7 +38,7 @@ fn with_examples(command: Command) -> Command {
     let text = |text: Option<&StyledStr>| text.map(ToString::to_string).unwrap_or_default();
     let (page, after) = (text(command.get_long_about()), text(command.get_after_help()));
     let examples = [examples(&page), examples(&after)].concat();
-    let command = below(command, with_examples);
+    let command = map_subcommands(command, with_examples);
     let title = command.get_about().map(|about| about.to_string());
     let title = title.map(|about| about.trim_end_matches('.').to_owned());
     let command = title.into_iter().fold(command, Command::about);
@@ -54,27 +54,27 @@ fn with_examples(command: Command) -> Command {
 }
 
 /// Changes all commands directly below a command.
-fn below(command: Command, change: fn(Command) -> Command) -> Command {
+fn map_subcommands(command: Command, change: fn(Command) -> Command) -> Command {
     let names: Vec<String> =
         command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, change))
 }
 
-/// The first examples of a full page, one a line.
+/// Returns the first examples of a full page, one a line.
 fn examples(page: &str) -> Vec<&str> {
     let lines = page.lines().skip_while(|line| !matches!(*line, "Examples:" | "Example:")).skip(1);
     let lines = lines.skip_while(|line| line.is_empty());
     lines.take_while(|line| line.starts_with("  ")).take(EXAMPLES_MAX).collect()
 }
 
-/// A heading in the style that clap gives its own.
+/// Returns a heading in the style of clap's own.
 fn heading(name: &str) -> String {
     let style = Styles::styled();
     let style = style.get_header();
     format!("{style}{name}:{}", style.render_reset())
 }
 
-/// The page of the top level, with the commands in groups.
+/// Returns the page of the top level, with the commands in groups.
 fn template(command: &Command, groups: &[Group]) -> Option<StyledStr> {
     if groups.is_empty() {
         return None;
@@ -127,8 +127,8 @@ pub fn names_no_command(command: &Command, words: &[OsString]) -> bool {
     command_path(command, words).0.is_empty()
 }
 
-/// Where the names of commands are in a command line, each of them below the one before it, and
-/// the last of these commands.
+/// Returns the indices of commands' names in a command line, each of them below the one before it,
+/// and the last of these commands.
 fn command_path<'a>(command: &'a Command, words: &[OsString]) -> (Vec<usize>, &'a Command) {
     let mut path = Vec::new();
     let mut current = command;
@@ -142,7 +142,7 @@ fn command_path<'a>(command: &'a Command, words: &[OsString]) -> (Vec<usize>, &'
     (path, current)
 }
 
-/// Whether a word in front of a command's name is an option, or the value of one.
+/// Returns true if a word in front of a command's name is an option, or the value of one.
 fn is_option(words: &[OsString], index: usize) -> bool {
     let is_value = index > 0 && words[index - 1] == "--color";
     is_value || words[index].to_string_lossy().starts_with('-')

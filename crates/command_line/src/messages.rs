@@ -20,7 +20,7 @@ pub fn print_page(error: &clap::Error) -> Option<ExitCode> {
         true => shown.ansi().to_string(),
         false => shown.to_string(),
     };
-    // Nobody may be there to read it.
+    // The reader of the output may be gone.
     let _ = trackway_console::write_own(Target::Output, &text);
     Some(ExitCode::SUCCESS)
 }
@@ -39,7 +39,7 @@ pub fn print_usage_error(error: &clap::Error) {
 
 /// Returns the text of an error with its causes.
 pub fn error_text(error: &anyhow::Error) -> String {
-    // A name in it may have line ends: what follows one must not look like a message of its own.
+    // A name in it may have line ends: the text after one must not look like a message of its own.
     let text = IoError::chain(error.as_ref());
     if Target::Errors.is_escaped() { text.replace('\n', "\n  ") } else { text }
 }
@@ -55,7 +55,7 @@ pub fn print_hint(hint: &str) {
     message!("hint: {hint}");
 }
 
-/// Returns true if `error` is that nobody reads the output any more.
+/// Returns true if `error` means that the reader of the output is gone.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         IoError::system_error(cause).is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)

@@ -13,7 +13,7 @@ pub fn pin(cpu: usize) -> Result<()> {
     CpuSet::only(cpu as u32).apply().map_err(failed)
 }
 
-/// Does `work` on one CPU, and comes back to all of them.
+/// Runs `work` on one CPU, and restores all of them.
 pub fn on<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = CpuSet::current().map_err(failed)?;
     pin(cpu)?;
@@ -22,7 +22,7 @@ pub fn on<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     done
 }
 
-/// Time that the calling thread had on CPUs, in ns.
+/// Returns the CPU time of the calling thread, in ns.
 pub fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours, and every thread has that clock.

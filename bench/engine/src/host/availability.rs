@@ -1,10 +1,10 @@
-//! Whether something can be measured on this machine.
+//! Availability of a part of the bench on this machine.
 
-/// Whether a tracer can be measured on this machine.
+/// Availability of a tracer on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Availability {
-    /// It can.
+    /// It is available.
     Ready,
-    /// It cannot; "skipped, because …".
+    /// It is not available, with the reason: "skipped, because …".
     Missing(String),
 }

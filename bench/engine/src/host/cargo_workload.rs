@@ -8,9 +8,9 @@ use std::process::Command;
 use super::availability::Availability;
 use crate::error::{Error, Result};
 use crate::host::child;
-use crate::host::workspace::{BuildTools, Place, has, make_dir};
+use crate::host::workspace::{BuildTools, Workspace, has, make_dir};
 
-/// Longest time that cargo has, in seconds: some of what is compared with is large.
+/// Longest time that cargo has, in seconds: some compared crates are large.
 const BUILD_LIMIT_S: u64 = 600;
 
 /// A package of `workloads/rust`.
@@ -22,14 +22,14 @@ pub struct Package {
     pub manifest: &'static str,
     /// Its `lib.rs`.
     pub source: &'static str,
-    /// Versions of what is not Trackway's.
+    /// Versions of foreign crates.
     pub lock: Option<&'static str>,
 }
 
-/// What a manifest says where the crate's folder is to be.
+/// Placeholder for the crate's folder in a manifest.
 const CRATE: &str = "@TRACKWAY@";
 
-/// Whether Rust workloads of ours can be built.
+/// Checks that Trackway's Rust workloads can be built.
 pub fn availability(tools: &BuildTools) -> Availability {
     if tools.rust_crate.is_none() {
         Availability::Missing("the crate's sources are not beside this executable".to_owned())
@@ -41,22 +41,22 @@ pub fn availability(tools: &BuildTools) -> Availability {
 }
 
 impl Package {
-    fn folder(&self, place: &Place) -> PathBuf {
-        place.path(&format!("package-{}", self.name))
+    fn folder(&self, workspace: &Workspace) -> PathBuf {
+        workspace.path(&format!("package-{}", self.name))
     }
 
     /// Writes it into the scratch folder.
-    fn write(&self, place: &Place) -> Result<()> {
+    fn write(&self, workspace: &Workspace) -> Result<()> {
         let mut manifest = self.manifest.to_owned();
         if manifest.contains(CRATE) {
-            let Some(rust_crate) = &place.tools.rust_crate else {
+            let Some(rust_crate) = &workspace.tools.rust_crate else {
                 return Err(Error::output("trackway", "the crate is not found"));
             };
             let found = fs::canonicalize(rust_crate);
             let found = found.map_err(Error::io(format!("cannot find {rust_crate:?}")))?;
             manifest = manifest.replace(CRATE, &found.display().to_string());
         }
-        let folder = self.folder(place);
+        let folder = self.folder(workspace);
         make_dir(&folder)?;
         let files = [("Cargo.toml", Some(manifest.as_str())), ("lib.rs", Some(self.source))];
         for (name, text) in files.into_iter().chain([("Cargo.lock", self.lock)]) {
@@ -67,26 +67,26 @@ impl Package {
         Ok(())
     }
 
-    fn cargo(&self, place: &Place, arguments: &[&str]) -> Result<()> {
+    fn cargo(&self, workspace: &Workspace, arguments: &[&str]) -> Result<()> {
         let mut cargo = Command::new("cargo");
-        cargo.args(arguments).arg("--quiet").current_dir(self.folder(place));
-        cargo.env("CARGO_TARGET_DIR", place.path("rust-target")).env_remove("RUSTFLAGS");
+        cargo.args(arguments).arg("--quiet").current_dir(self.folder(workspace));
+        cargo.env("CARGO_TARGET_DIR", workspace.path("rust-target")).env_remove("RUSTFLAGS");
         let what = format!("cargo {} ({})", arguments.join(" "), self.name);
         child::run_for(&mut cargo, &what, BUILD_LIMIT_S).map(|_| ())
     }
 
-    /// Gets what it depends on, if that is not here already.
-    pub fn fetch(&self, place: &Place) -> Result<()> {
-        self.write(place)?;
-        self.cargo(place, &["fetch", "--locked"])
+    /// Fetches its dependencies, if they are not here already.
+    pub fn fetch(&self, workspace: &Workspace) -> Result<()> {
+        self.write(workspace)?;
+        self.cargo(workspace, &["fetch", "--locked"])
     }
 
     /// Builds it, with these features: the path of its static library.
-    pub fn build(&self, place: &Place, features: &str) -> Result<PathBuf> {
-        self.write(place)?;
-        self.cargo(place, &["build", "--release", "--offline", "--features", features])?;
+    pub fn build(&self, workspace: &Workspace, features: &str) -> Result<PathBuf> {
+        self.write(workspace)?;
+        self.cargo(workspace, &["build", "--release", "--offline", "--features", features])?;
         let library = format!("liblab_{}.a", self.name);
-        Ok(place.path("rust-target").join("release").join(library))
+        Ok(workspace.path("rust-target").join("release").join(library))
     }
 }
 

@@ -12,12 +12,12 @@ use crate::signals::{self, Foreground};
 
 /// Longest time that a program of the table has, in seconds.
 const LIMIT_S: u64 = 60;
-/// How long a program may take to end when told to.
+/// Time that a program has to end after a signal.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often it is looked whether all of its output is there, once it has ended.
+/// Interval at which a program's output is checked for completeness after its end.
 const INTERVAL: Duration = Duration::from_micros(200);
 
-/// What a program left.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Finished {
     /// Its standard output.
@@ -41,7 +41,7 @@ pub fn run(command: &mut Command, what: &str) -> Result<Finished> {
     Running::start(command, what)?.finish()
 }
 
-/// The same for a program that may take so long.
+/// Runs a program with a time limit.
 pub fn run_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Finished> {
     Running::start_for(command, what, limit_s)?.finish()
 }
@@ -52,7 +52,7 @@ impl Running {
         Self::start_for(command, what, LIMIT_S)
     }
 
-    /// The same of one that may take so long.
+    /// Starts a program with a time limit.
     pub fn start_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Self> {
         if signals::stopped() {
             return Err(Error::Interrupted);
@@ -75,7 +75,7 @@ impl Running {
         })
     }
 
-    /// Its next line of output, without the end of line; empty if there is none.
+    /// Reads its next line of output, without the end of line; empty if there is none.
     pub fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.stdout
@@ -84,12 +84,12 @@ impl Running {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Its number.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Tells it to end. Nothing if it has.
+    /// Sends SIGTERM; does nothing if the program has ended.
     pub fn terminate(&self) {
         signals::terminate(self.child.id().cast_signed());
     }
@@ -104,7 +104,7 @@ impl Running {
             read.map(|_| stdout)
         });
         signals::wait_for_end(pid);
-        // Those that it has started may have its output open, and live on.
+        // Its descendants may have its output open, and outlive it.
         let ended = Instant::now();
         while !(reader.is_finished() && self.stderr.is_finished()) {
             if ended.elapsed() > GRACE || signals::stopped() {
@@ -132,10 +132,10 @@ impl Running {
     }
 }
 
-/// All that a program says.
+/// Reads all output of a program.
 pub fn read_all(mut from: ChildStderr) -> String {
     let mut bytes = Vec::new();
-    // What could be read is all there is to show.
+    // An incomplete output is still worth showing.
     let _ = from.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -148,7 +148,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of the child `pid`, which has so long.
+    /// Watches the child `pid`, which has `limit` to end.
     pub fn new(pid: i32, limit: Duration) -> Self {
         let (done, waiting) = channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -164,9 +164,9 @@ impl Watch {
         Self { foreground: Foreground::new(pid), done, thread }
     }
 
-    /// To be called before the child is reaped. Whether it was overdue.
+    /// Ends the watch before the child is reaped; returns true if the child was overdue.
     pub fn end(self) -> bool {
-        // Fails only if the thread has gone, because the child was overdue.
+        // Fails only if the thread has ended, because the child was overdue.
         let _ = self.done.send(());
         drop(self.foreground);
         self.thread.join().unwrap_or(false)

@@ -1,5 +1,5 @@
-//! A shell that waits until we have ended, in whatever way, and removes what is left of us then:
-//! nobody can catch SIGKILL. Its input is a pipe that only we have the other end of.
+//! A shell that waits until this process has ended, for any reason, and removes what is left of it:
+//! no process can catch SIGKILL. Its input is a pipe of which only this process has the other end.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,57 +8,58 @@ use std::process::{Child, Command, Stdio};
 
 use crate::error::{Error, Result};
 
-/// Removes `$1` by rmdir(2), as instances of tracefs go: nothing in one may be removed. While
-/// somebody has a file of it open, it stays.
+/// Removes `$1` by rmdir(2), as instances of tracefs are removed: their contents cannot be. An
+/// instance of which a process has a file open stays.
 const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
      while [ -d \"$name\" ] && [ $i -lt 100 ] && ! rmdir \"$name\" 2>/dev/null; do \
      sleep 0.1; i=$((i+1)); done; }";
-/// Removes the uprobe event `$2` of the tracefs `$1`; while somebody records it, it stays.
+/// Removes the uprobe event `$2` of the tracefs `$1`; an event that a process records stays.
 const UPROBE: &str = "cd \"$1\" && { read -r _; i=0; \
      while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
      ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
-/// Ends what we had started to work in two folders, which its environment says as ours does
-/// (recorders and daemons outlive who starts them), and removes the folders and what is in them;
-/// what has not ended yet may be writing there still.
+/// Ends processes that work in two folders, by their environment, which has the folders' names
+/// (recorders and daemons outlive their parents). Then removes the folders and their content; a
+/// process that has not ended yet may still be writing there.
 const FOLDERS: &str = "read -r _; \
      grep -lszF -e \"TRACKWAY_WINDOW_DIR=$2\" -e \"TRACKWAY_RUN_DIR=$1/\" \
      -e \"LTTNG_HOME=$1/\" /proc/[0-9]*/environ | \
      while IFS=/ read -r _ _ pid _; do kill \"$pid\" 2>/dev/null; done; i=0; \
      while { [ -d \"$1\" ] || [ -d \"$2\" ]; } && [ $i -lt 100 ]; do \
      rm -rf \"$1\" \"$2\" 2>/dev/null; sleep 0.1; i=$((i+1)); done";
-/// Runs the daemon `$@` and says its number; ends it by a signal, or after a while, which may be
-/// said in seconds, by another. What it has started is in our process group, which goes with us.
-/// Whoever is the parent of a process has it until it is waited for: its number is nobody else's.
-/// It is said by a shell of its own, which alone ends where nobody hears it any more. The signal
-/// that [`FOLDERS`] sends is for others.
+/// Runs the daemon `$@` and prints its process id; ends it by SIGTERM, and after a grace period (in
+/// seconds, from standard input) by SIGKILL. Its children are in the process group, which is killed
+/// at the end. A child's id is not used again until its parent waits for it. A shell of its own
+/// prints the id, so that only that shell ends if the reader is gone. SIGTERM is ignored: the one
+/// that [`FOLDERS`] sends is for other processes.
 const DAEMON: &str = "exec 3<&0; \"$@\" 3<&- </dev/null >/dev/null & daemon=$!; \
      trap '' TERM; (echo $daemon); \
      { read -r patience <&3; kill -TERM $daemon; sleep ${patience:-10}; kill -KILL $daemon; } \
      >/dev/null 2>&1 & \
      wait $daemon; echo \"it ended: $?\" >&2; kill -KILL 0";
 
-/// The shell, as long as we need it.
+/// The shell, while it is needed.
 #[derive(Debug)]
 pub struct CleanupShell(Child);
 
 impl CleanupShell {
-    /// Of an instance of tracefs.
+    /// Starts the shell for an instance of tracefs.
     pub fn of_instance(folder: &Path) -> Result<Self> {
         Self::start(INSTANCE, &[folder])
     }
 
-    /// Of two folders, whose names nobody else has.
+    /// Starts the shell for two folders, whose names no other process uses.
     pub fn of_folders(folders: [&Path; 2]) -> Result<Self> {
         Self::start(FOLDERS, &folders)
     }
 
-    /// Of an event, `GROUP/EVENT`, in the list of uprobe events of the tracefs at `root`.
+    /// Starts the shell for an event, `GROUP/EVENT`, in the list of uprobe events of the tracefs at
+    /// `root`.
     pub fn of_uprobe(root: &Path, event: &str) -> Result<Self> {
         Self::start(UPROBE, &[root, Path::new(event)])
     }
 
-    /// Of a daemon, which it runs, in surroundings that `enter` makes; its messages go to `log`.
-    /// And the daemon's number.
+    /// Starts a daemon under the shell, in surroundings that `enter` makes; its messages go to
+    /// `log`. Returns the shell and the daemon's process id.
     pub fn of_daemon(
         words: &[&str],
         log: File,
@@ -76,13 +77,13 @@ impl CleanupShell {
         Ok((cleanup_shell, pid))
     }
 
-    /// Has a daemon end within a second, when it is dropped: the user waits for us to end.
+    /// Sets the daemon's grace period to a second for its end on drop: the user waits for it.
     pub fn hurry(&mut self) {
-        // If it has ended already, nobody hears that.
+        // If the daemon has ended already, nothing reads the pipe.
         let _ = self.0.stdin.as_mut().map(|stdin| stdin.write_all(b"1\n"));
     }
 
-    /// Whether it has ended before us: what it guarded has.
+    /// Returns true if the shell has ended, which means that its daemon has.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
@@ -93,7 +94,7 @@ impl CleanupShell {
     }
 }
 
-/// A shell for a script, whose arguments are still to come.
+/// Starts a shell for a script; the caller adds the arguments.
 fn shell(script: &str) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut shell = Command::new("sh");
@@ -129,14 +130,14 @@ mod tests {
         let cleanup_shells =
             [CleanupShell::of_instance(&instance), CleanupShell::of_folders([&one, &two])];
         assert!(instance.is_dir() && one.is_dir());
-        // As if we were gone.
+        // As if this process had ended.
         drop(cleanup_shells);
         assert!(!instance.exists() && !one.exists() && !two.exists());
         assert!(!sleep.wait().expect("ours").success(), "by a signal");
         std::fs::remove_dir_all(dir).expect("removed");
     }
 
-    /// Whether a process is there, and not only its number.
+    /// Returns true if a process is alive, and not a zombie.
     fn is_alive(pid: u32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
@@ -153,7 +154,7 @@ mod tests {
             daemon.expect("a daemon")
         };
         let said = |what: &str| std::fs::read_to_string(&log).is_ok_and(|text| text.contains(what));
-        // One that is told to end leaves another, whose number it says.
+        // A daemon that ends on a signal leaves another process, whose id it prints.
         let (mut cleanup_shell, pid) = start("sleep 600 & echo $WHERE $! >&2; wait");
         while !said("\n") {
             std::thread::yield_now();
@@ -163,7 +164,7 @@ mod tests {
         let other = other.parse().expect("a number");
         assert!(is_alive(pid) && is_alive(other) && !cleanup_shell.has_ended());
         drop(cleanup_shell);
-        // Killed they are; that they are gone may take a moment.
+        // The processes are killed; their end may take a moment.
         while is_alive(pid) || is_alive(other) {
             std::thread::yield_now();
         }

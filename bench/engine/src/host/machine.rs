@@ -1,4 +1,4 @@
-//! Where it was measured: figures of different machines do not compare.
+//! The machine of the measurement: figures of different machines do not compare.
 
 use std::ffi::CStr;
 use std::fs;
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::host::child;
 
-/// A machine, and what is installed on it.
+/// A machine, and its installed software.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Kernel release.
     pub kernel: String,
     /// Name of the processor.
     pub cpu: String,
-    /// CPUs that we may use.
+    /// CPUs that this process may use.
     pub cpus: usize,
-    /// Whether it is a virtual machine, whose figures wander.
+    /// True if it is a virtual machine, whose figures drift.
     pub is_virtual: bool,
     /// The kernel's clock source.
     pub clocksource: String,
@@ -39,8 +39,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
-    pub fn here() -> Self {
+    /// Returns the description of this machine.
+    pub fn current() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let clocksource = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         Self {
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Head of the report.
+    /// Returns the head of the report.
     pub fn words(&self) -> String {
         let kind = if self.is_virtual { "virtual machine, " } else { "" };
         let lttng = self.lttng_tools.as_ref().map_or(String::new(), |tools| {
@@ -85,7 +85,7 @@ fn line_of(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -93,9 +93,9 @@ fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
     })
 }
 
-/// The first line that a program prints, if it runs and succeeds.
+/// Returns the first line that a program prints, if it runs and succeeds.
 pub fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
-    /// Longest that a program may take to say its version, in seconds.
+    /// Longest time that a program may take to print its version, in seconds.
     const LIMIT_S: u64 = 10;
     first_line_within(LIMIT_S, program, arguments)
 }
@@ -105,8 +105,7 @@ fn first_line_within(limit_s: u64, program: &str, arguments: &[&str]) -> Option<
     finished.stdout.lines().next().map(str::to_owned)
 }
 
-/// What tells a build of an executable or a library from all others: the id that its linker has
-/// given it, by what is in it.
+/// Returns the build id of an executable or a library, which the linker derives from its content.
 pub fn build_of(file: &Path) -> Option<String> {
     let bytes = fs::read(file).ok()?;
     let object = object::File::parse(&*bytes).ok()?;
@@ -114,11 +113,11 @@ pub fn build_of(file: &Path) -> Option<String> {
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The CPUs that we may use, in the order of their numbers.
+/// Returns the CPUs that this process may use, in the order of their numbers.
 pub fn allowed_cpus() -> Result<Vec<usize>> {
     // SAFETY: all-zero bytes are a valid, empty set.
     let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
-    // SAFETY: `set` has the size that is said.
+    // SAFETY: `set` has the stated size.
     if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0 {
         return Err(Error::io("cannot ask for our CPUs")(std::io::Error::last_os_error()));
     }
@@ -168,7 +167,7 @@ mod tests {
     fn builds_are_told_by_what_is_in_them() {
         assert_eq!(build_of(Path::new("/proc/version")), None);
         assert_eq!(build_of(Path::new("/nonexistent")), None);
-        // A linker may be told to give none.
+        // A linker may be configured to write no id.
         let own = build_of(Path::new("/proc/self/exe"));
         assert!(own.is_none_or(|id| id.len() >= 16 && id.bytes().all(|it| it.is_ascii_hexdigit())));
     }

@@ -1,4 +1,4 @@
-//! The machine that is measured on: programs that run on it, folders, its kernel, what disturbs.
+//! The machine of the measurement: programs that run on it, folders, its kernel, disturbances.
 
 pub mod affinity;
 pub mod availability;

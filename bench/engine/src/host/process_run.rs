@@ -12,7 +12,7 @@ use crate::signals;
 /// Longest time that a run has.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a run took.
+/// The resource usage of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// From before the program's start until its end.
@@ -23,14 +23,14 @@ pub struct Measured {
     pub peak_bytes: u64,
 }
 
-/// What a run wrote to its standard output.
+/// The standard output of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
     /// Ends of lines.
     pub lines: u64,
     /// Bytes.
     pub bytes: u64,
-    /// FNV-1a of all of them.
+    /// FNV-1a of all output.
     pub hash: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct Text {
 pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Measured> {
     command.stdout(Stdio::null());
     on_cpus(&mut command, cpus);
-    be_small();
+    release_memory();
     let begin = Instant::now();
     let started = Started::start(command, what)?;
     signals::wait_for_end(started.pid());
@@ -53,8 +53,8 @@ pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Measured>
     })
 }
 
-/// Time from before the start of `command` until its first line of output is here, in ms. It is
-/// ended then.
+/// Measures the time from before the start of `command` until its first line of output, in ms, and
+/// ends it then.
 pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result<f64> {
     command.stdout(Stdio::piped());
     on_cpus(&mut command, cpus);
@@ -74,7 +74,7 @@ pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result
     }
     let elapsed_ms = begin.elapsed().as_secs_f64() * 1e3;
     signals::kill(started.pid());
-    // It was killed: its status says nothing.
+    // The process was killed: its status does not matter.
     let ended = started.finish(what);
     match (found, ended) {
         (_, Err(Error::Interrupted)) => Err(Error::Interrupted),
@@ -84,7 +84,7 @@ pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result
     }
 }
 
-/// Runs `command`, and counts what it prints, all of which `see` gets in pieces.
+/// Runs `command`, and counts its output, all of which `see` gets in pieces.
 pub fn text(mut command: Command, what: &str, mut see: impl FnMut(&[u8])) -> Result<Text> {
     command.stdout(Stdio::piped());
     let mut started = Started::start(command, what)?;
@@ -149,7 +149,7 @@ impl Started {
         self.child.id().cast_signed()
     }
 
-    /// Waits for its end; what it used.
+    /// Waits for its end; returns its resource usage.
     fn finish(self, what: &str) -> Result<libc::rusage> {
         signals::wait_for_end(self.pid());
         let overdue = self.watch.end();
@@ -176,7 +176,7 @@ fn reaped(child: Child) -> io::Result<(std::process::ExitStatus, libc::rusage)> 
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live variables of the right types; zeroed bytes are a valid
-    // rusage. `child` is consumed, so that nobody waits for its id again.
+    // rusage. `child` is consumed, so that no other code waits for its id again.
     let (result, usage) = unsafe {
         let pid = child.id().cast_signed();
         (libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()), usage.assume_init())
@@ -187,9 +187,9 @@ fn reaped(child: Child) -> io::Result<(std::process::ExitStatus, libc::rusage)> 
     Ok((std::process::ExitStatus::from_raw(status), usage))
 }
 
-/// Gives memory back that we do not use: a child begins as our copy, and for its account it has
-/// been as large as we are.
-fn be_small() {
+/// Releases unused memory: a child begins as a copy of this process, and its peak memory includes
+/// that copy.
+fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions.
     unsafe {
@@ -199,17 +199,17 @@ fn be_small() {
 
 /// Makes `command` a process that runs on these CPUs only.
 ///
-/// That there is something to do between fork and exec also keeps the account right: a process
-/// made by vfork(2), as std would otherwise, inherits our own greatest size.
+/// Work between fork and exec also keeps the account right: a process made by vfork(2), as std
+/// would otherwise use, inherits the peak memory of this process.
 fn on_cpus(command: &mut Command, cpus: &[usize]) {
     // SAFETY: all-zero bytes are a valid, empty set.
     let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
     for &cpu in cpus {
-        // SAFETY: `set` is a set; CPU_SET refuses numbers beyond its size.
+        // SAFETY: `set` is a set; CPU_SET ignores numbers above its size.
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     let pin = move || {
-        // SAFETY: `set` is a live set of the size that is said.
+        // SAFETY: `set` is a live set of the stated size.
         let done = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn the_first_line_ends_the_run() {
         let cpus = allowed_cpus().expect("CPUs");
-        // Goes on printing until it is ended.
+        // The program prints until it is ended.
         first_line_ms(shell("while :; do echo line; done"), "sh", &cpus).expect("a line");
         let error = first_line_ms(shell("printf word"), "sh", &cpus).unwrap_err();
         assert_eq!(error.to_string(), "sh: it printed nothing");

@@ -1,5 +1,5 @@
-//! A process that is stepped through with ptrace(2), instruction by instruction: a child of ours,
-//! or a program that was started some other way.
+//! A process that is stepped through with ptrace(2), instruction by instruction: a child of this
+//! process, or another program.
 //!
 //! A trap makes the kernel abort a restartable sequence. So the thread's `rseq_cs` is cleared after
 //! each step, as `tests/kill` does it. Instructions of the kernel are not seen. Written for x86-64.
@@ -15,7 +15,8 @@ const CODE_BYTES: usize = 15;
 /// Offset of `rseq_cs` in `struct rseq` of linux/rseq.h.
 const RSEQ_CS: u64 = 8;
 
-/// A process that is traced. With this, a child of ours ends, and any other is let go.
+/// A traced process. When this value is dropped, a child of this process is ended, and any other is
+/// released.
 #[derive(Debug)]
 pub struct Tracee {
     pid: libc::pid_t,
@@ -24,14 +25,14 @@ pub struct Tracee {
     has_ended: bool,
 }
 
-/// Where a process is.
+/// The position of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
     /// Address of the instruction that comes next.
     pub instruction: u64,
     /// The stack's.
     pub stack: u64,
-    /// The register that holds what calls return.
+    /// The register that holds the result of calls.
     pub returned: u64,
 }
 
@@ -42,10 +43,10 @@ impl Drop for Tracee {
         }
         if self.is_child {
             crate::signals::kill(self.pid);
-            // SAFETY: the child is ours, and nobody else waits for it.
+            // SAFETY: the child is ours, and no other code waits for it.
             unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
         } else {
-            // SAFETY: no memory of ours is involved. Fails if it has gone.
+            // SAFETY: no memory of ours is involved. Fails if the process has ended.
             unsafe { libc::ptrace(libc::PTRACE_DETACH, self.pid, 0, 0) };
         }
     }
@@ -61,17 +62,17 @@ fn memory_of(pid: libc::pid_t) -> Result<File> {
 }
 
 impl Tracee {
-    /// A child that does `body`, and stops before it; `None` where that is not allowed.
+    /// Makes a child that runs `body`, and stops before it; `None` if ptrace is not allowed.
     ///
     /// # Safety
     /// `body` calls nothing that a child of a process with threads must not: it does not
     /// allocate, lock, or use files.
-    #[cfg(target_arch = "x86_64")] // where somebody has use for it
+    #[cfg(target_arch = "x86_64")] // its callers are for x86-64 only
     pub unsafe fn fork(body: impl FnOnce()) -> Result<Option<Self>> {
-        // SAFETY: the child goes on with system calls and `body`, for which the caller vouches.
+        // SAFETY: the child runs only system calls and `body`, for which the caller vouches.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: plain system calls; a child that nobody traces ends at once.
+            // SAFETY: plain system calls; a child that no process traces ends at once.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
@@ -95,7 +96,7 @@ impl Tracee {
         Ok(Some(tracee))
     }
 
-    /// The first thread of a program that runs, stopped where it is; `None` where that is not
+    /// Attaches to the first thread of a running program, which stops; `None` if ptrace is not
     /// allowed.
     pub fn attach(pid: u32) -> Result<Option<Self>> {
         let pid = pid.cast_signed();
@@ -147,17 +148,17 @@ impl Tracee {
         self.wait(libc::SIGTRAP)
     }
 
-    /// Where it is.
+    /// Returns the position of the process.
     ///
     /// # Errors
     ///
-    /// On other processors than x86-64, whose instructions [`Self::code_at`] does not know either.
+    /// On processors other than x86-64, whose instructions [`Self::code_at`] cannot decode either.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn at(&self) -> Result<At> {
         Err(Error::output("ptrace", "instructions are told apart on x86-64 only"))
     }
 
-    /// Where it is.
+    /// Returns the position of the process.
     #[cfg(target_arch = "x86_64")]
     pub fn at(&self) -> Result<At> {
         // SAFETY: the structure consists of integers.
@@ -171,7 +172,7 @@ impl Tracee {
         Ok(At { instruction: registers.rip, stack: registers.rsp, returned: registers.rax })
     }
 
-    /// What the instruction at an address is, and its first two bytes.
+    /// Returns the kind of the instruction at an address, and its first two bytes.
     pub fn code_at(&self, address: u64) -> Result<(Kind, [u8; 2])> {
         let mut code = [0; CODE_BYTES];
         // Shorter where a mapping ends.
@@ -186,14 +187,14 @@ impl Tracee {
         written.map_err(Error::io("cannot write a process's memory"))
     }
 
-    /// Leaves the sequence that it is in: the kernel aborts one that is stepped through. `area` is
-    /// the thread's `struct rseq`, or 0.
+    /// Leaves a restartable sequence: the kernel aborts one that is stepped through. `area` is the
+    /// thread's `struct rseq`, or 0.
     pub fn leave_sequence(&self, area: u64) -> Result<()> {
         if area == 0 { Ok(()) } else { self.write(area + RSEQ_CS, &[0; 8]) }
     }
 }
 
-/// What an instruction is, if it is anything in particular.
+/// The kind of an instruction, as far as stepping needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing in particular.
@@ -208,9 +209,9 @@ pub enum Kind {
     System,
 }
 
-/// What the instruction in `code` is.
+/// Classifies the instruction in `code`.
 pub fn kind(code: &[u8]) -> Kind {
-    // What may stand in front: lock, repetition, segments, sizes, REX.
+    // Prefixes: lock, repetition, segments, sizes, REX.
     const SEGMENTS: [u8; 4] = [0x26, 0x2e, 0x36, 0x3e];
     let is_prefix = |byte: &u8| {
         SEGMENTS.contains(byte) || matches!(byte, 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)

@@ -1,5 +1,5 @@
-//! What suites need of a machine: a program or header with Debian's package that has it, and the
-//! rows that it costs where it is missing.
+//! Requirements of suites on a machine: a program or header, the Debian package that has it, and
+//! the rows that depend on it.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ pub struct Need {
     pub name: &'static str,
     /// Debian's package.
     pub package: &'static str,
-    /// Which rows cannot be had without it.
+    /// The rows that depend on it.
     pub rows: &'static str,
-    /// What makes it say its version; empty where nothing does.
+    /// The option that prints its version; empty if there is none.
     pub version: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    /// Returns what is not there.
+    /// Returns the missing requirements.
     pub fn lacking(&self) -> Vec<Need> {
         let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
         let include = ["/usr/include", "/usr/local/include", &multiarch];

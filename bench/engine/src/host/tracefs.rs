@@ -1,9 +1,9 @@
-//! tracefs for adapters: instances, and uprobe events, of our own.
+//! tracefs for adapters: instances and uprobe events of the bench.
 //!
-//! Main invariant: nothing of it outlives us. What is made here stays in the kernel when whoever
-//! made it is killed: so each has a cleanup shell, and who comes next removes what belonged to
-//! processes that are no more. Uprobe events are the whole kernel's, not an instance's: their group
-//! has our process's number in its name.
+//! Main invariant: nothing in tracefs outlives the bench. The kernel keeps instances and events
+//! when the process that made them is killed: so each has a cleanup shell, and the next run removes
+//! those of processes that have ended. Uprobe events belong to the whole kernel, not to an
+//! instance: their group has the process id of the bench in its name.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,27 +14,27 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::host::cleanup_shell::CleanupShell;
 
-/// What instances are called, before the process's number and their own name.
+/// Prefix of instances' names, before the process id and the instance's own name.
 const INSTANCES: &str = "trackway-lab-";
-/// What groups of uprobe events are called, before the process's number.
+/// Prefix of groups of uprobe events, before the process id.
 const GROUPS: &str = "trackway_lab_";
-/// Where tracefs is mounted, if it is.
+/// Mount point of tracefs.
 const MOUNTED: &str = "/sys/kernel/tracing";
-/// How long the kernel may take to let something go that is still in use.
+/// Time that the kernel has to release something that is in use.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often that is tried meanwhile.
+/// Interval of the attempts.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// tracefs, wherever it can be had.
+/// tracefs, at its mount point or in a private mount.
 #[derive(Debug)]
 pub struct Tracefs {
     root: PathBuf,
-    /// What keeps it, where no folder shows it.
+    /// The mount's descriptor, which keeps it, where it is in no folder.
     _mount: Option<trackway_sys::file::Fd>,
 }
 
 impl Tracefs {
-    /// Finds it, or mounts it for us alone; or why neither can be done.
+    /// Finds it, or mounts it for this process only; else returns the reason.
     pub fn find() -> std::result::Result<Self, String> {
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
@@ -50,12 +50,12 @@ impl Tracefs {
         Ok(Self { root, _mount: Some(mount) })
     }
 
-    /// Whether other programs find it, too.
+    /// Returns true if other programs find the mount, too.
     pub fn is_mounted(&self) -> bool {
         self._mount.is_none()
     }
 
-    /// Whether the kernel has this file of it.
+    /// Returns true if the kernel has this file of tracefs.
     pub fn has(&self, name: &str) -> bool {
         self.root.join(name).exists()
     }
@@ -67,7 +67,7 @@ pub fn sweep() {
     let entries = fs::read_dir(tracefs.root.join("instances")).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.strip_prefix(INSTANCES).is_some_and(is_of_the_dead) {
+        if name.strip_prefix(INSTANCES).is_some_and(is_of_ended_process) {
             // Another one may be doing the same.
             let _ = fs::remove_dir(entry.path());
         }
@@ -78,25 +78,26 @@ pub fn sweep() {
     }
 }
 
-/// Whether a name that goes on like this, after what ours begin with, is of a process that is gone.
-fn is_of_the_dead(rest: &str) -> bool {
+/// Returns true if the rest of a name, after the prefix, belongs to a process that has ended.
+fn is_of_ended_process(rest: &str) -> bool {
     let digits = rest.find(|one: char| !one.is_ascii_digit()).unwrap_or(rest.len());
     let pid = rest[..digits].parse::<u32>().ok();
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
-/// The event of a line of uprobe_events, `p:GROUP/EVENT PATH:OFFSET …`, that was left behind.
+/// Returns the event of a line of uprobe_events, `p:GROUP/EVENT PATH:OFFSET …`, if it was left by a
+/// run that has ended.
 fn left_event(line: &str) -> Option<&str> {
     let event = line.strip_prefix("p:")?.split(' ').next()?;
-    is_of_the_dead(event.strip_prefix(GROUPS)?).then_some(event)
+    is_of_ended_process(event.strip_prefix(GROUPS)?).then_some(event)
 }
 
-/// One write(2): to files of tracefs, each is a command of its own.
+/// Appends by one write(2): in files of tracefs, each is a command of its own.
 fn append(path: &Path, text: &str) -> std::io::Result<()> {
     OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// What the kernel counts of the buffers of all CPUs.
+/// The kernel's counts for the buffers of all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Records that are there.
@@ -109,17 +110,17 @@ pub struct Stats {
     pub bytes: u64,
 }
 
-/// An instance of our own: buffers that nobody else writes to.
+/// An instance of the bench: no other process writes to its buffers.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
     cpus: Vec<PathBuf>,
-    /// Last, after what is done on drop.
+    /// Dropped last, after the work of `drop`.
     _cleanup_shell: CleanupShell,
 }
 
 impl Instance {
-    /// A new one, with buffers of so many KiB for each CPU, which are overwritten when full.
+    /// Makes an instance with buffers of `kib` KiB for each CPU, which are overwritten when full.
     pub fn new(tracefs: &Tracefs, name: &str, kib: u64) -> Result<Self> {
         let name = format!("{INSTANCES}{}-{name}", std::process::id());
         let folder = tracefs.root.join("instances").join(name);
@@ -133,12 +134,12 @@ impl Instance {
         let entries = entries.map_err(Error::io("cannot read per_cpu"))?.flatten();
         instance.cpus = entries.map(|entry| entry.path()).collect();
         instance.write("buffer_size_kb", &kib.to_string())?;
-        // The clock that other tracers have.
+        // The clock of the other tracers.
         instance.write("trace_clock", "mono")?;
         Ok(instance)
     }
 
-    /// A file or folder of it.
+    /// Returns the path of a file or folder of it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -148,20 +149,20 @@ impl Instance {
         &self.cpus
     }
 
-    /// Writes to a file of it.
+    /// Writes to a file of the instance.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         append(&self.folder.join(name), text)
             .map_err(Error::io(format!("cannot write {name} of a tracefs instance")))
     }
 
-    /// Forgets what was recorded, and what was counted.
+    /// Clears the recorded events and the counts.
     pub fn clear(&self) -> Result<()> {
-        // Opening it with O_TRUNC is what clears.
+        // Opening the file with O_TRUNC clears the buffer.
         let cleared = fs::write(self.folder.join("trace"), "");
         cleared.map_err(Error::io("cannot clear a tracefs instance"))
     }
 
-    /// What the kernel has counted since.
+    /// Returns the kernel's counts since then.
     pub fn stats(&self) -> Result<Stats> {
         let mut sum = Stats::default();
         for cpu in &self.cpus {
@@ -178,17 +179,18 @@ impl Instance {
     }
 }
 
-/// Bytes of a page of a buffer, unless somebody asked for others: one of the machine's.
+/// Returns the bytes of a page of a buffer, which is a page of the machine unless it was
+/// configured.
 pub fn page_bytes() -> usize {
-    // SAFETY: sysconf only looks at its argument.
+    // SAFETY: sysconf only reads its argument.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// Takes what is left in a CPU's buffer of so many bytes, page by page, from its
-/// `trace_pipe_raw`, without waiting for more.
+/// Reads the rest of a CPU's buffer of this size, page by page, from its `trace_pipe_raw`, without
+/// waiting for more.
 pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
-    /// Of a page: the size of a buffer is that of what its pages hold besides.
+    /// Header of a page: a buffer's size counts the rest of its pages.
     const HEADER_BYTES: usize = 16;
     let what = || format!("cannot read {}", path.display());
     let mut options = OpenOptions::new();
@@ -196,7 +198,7 @@ pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -
     let mut file = options.open(path).map_err(Error::io(what()))?;
     let page_bytes = page_bytes();
     let mut page = vec![0; page_bytes];
-    // At most what a buffer holds, and the page that is written to.
+    // At most the pages of a buffer, and the page that is being written.
     for _ in 0..buffer_bytes.div_ceil((page_bytes - HEADER_BYTES) as u64) + 2 {
         match file.read(&mut page) {
             Ok(0) => break,
@@ -208,7 +210,7 @@ pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -
     Ok(())
 }
 
-/// The numbers of a CPU's `stats`.
+/// Parses the numbers of a CPU's `stats`.
 fn stats(text: &str) -> Option<Stats> {
     let stat = |name: &str| {
         let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
@@ -224,24 +226,24 @@ fn stats(text: &str) -> Option<Stats> {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // While somebody has a file of it open, it stays.
+        // An instance of which a process has a file open stays.
         let _ = until_done(|| fs::remove_dir(&self.folder));
     }
 }
 
-/// A uprobe event of our own.
+/// A uprobe event of the bench.
 #[derive(Debug)]
 pub struct Uprobe {
     events: PathBuf,
     group: String,
     event: String,
-    /// Last, after what is done on drop.
+    /// Dropped last, after the work of `drop`.
     _cleanup_shell: CleanupShell,
 }
 
 impl Uprobe {
-    /// The event `event`, when `program` comes to `offset` of its file; `fetch` is what it carries,
-    /// as the kernel writes it: `value=%di:u32`.
+    /// Makes the event `event`, when `program` reaches `offset` of its file; `fetch` is its content
+    /// in the kernel's syntax: `value=%di:u32`.
     pub fn new(
         tracefs: &Tracefs,
         event: &str,
@@ -258,12 +260,12 @@ impl Uprobe {
         Ok(Self { events, group, event: event.to_owned(), _cleanup_shell: cleanup_shell })
     }
 
-    /// As perf writes it.
+    /// Returns the event's name in the format of perf.
     pub fn for_perf(&self) -> String {
         format!("{}:{}", self.group, self.event)
     }
 
-    /// The file that turns it on and off, in an instance.
+    /// Returns the file that turns it on and off, in an instance.
     pub fn enable(&self) -> String {
         format!("events/{}/{}/enable", self.group, self.event)
     }
@@ -271,7 +273,7 @@ impl Uprobe {
 
 impl Drop for Uprobe {
     fn drop(&mut self) {
-        // While somebody records it, it stays.
+        // An event that a process records stays.
         let line = format!("-:{}/{}", self.group, self.event);
         let _ = until_done(|| append(&self.events, &line));
     }
@@ -296,9 +298,13 @@ mod tests {
     #[test]
     fn only_what_the_dead_have_left_is_removed() {
         // No process has so great a number: PID_MAX_LIMIT is 2^22.
-        assert!(is_of_the_dead("4200000") && is_of_the_dead("4200000-events"));
+        assert!(is_of_ended_process("4200000") && is_of_ended_process("4200000-events"));
         let alive = std::process::id().to_string();
-        assert!(!is_of_the_dead(&alive) && !is_of_the_dead("") && !is_of_the_dead("kept"));
+        assert!(
+            !is_of_ended_process(&alive)
+                && !is_of_ended_process("")
+                && !is_of_ended_process("kept")
+        );
         let line = "p:trackway_lab_4200000/number /tmp/usdt:0x1720 value=%di:u32";
         assert_eq!(left_event(line), Some("trackway_lab_4200000/number"));
         let others = format!("p:{GROUPS}{alive}/number /tmp/usdt:0x1720");

@@ -1,4 +1,4 @@
-//! The workload programs: their sources, and what they print.
+//! The workload programs: their sources and their output.
 
 use crate::error::{Error, Result};
 use crate::stats::Spread;
@@ -9,7 +9,7 @@ const THREADS_MAX: u32 = 1024;
 /// A source file of the workloads.
 #[derive(Debug)]
 pub struct Source {
-    /// Its name, by which others include it.
+    /// Its name, by which other sources include it.
     pub name: &'static str,
     /// Its text.
     pub text: &'static str,
@@ -29,24 +29,24 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Time of one event.
+    /// Returns the duration of one event.
     pub fn event_ns(&self) -> f64 {
         self.ns as f64 / self.events as f64
     }
 }
 
-/// What one thread emitted while it had time: a line `emitted THREAD EVENTS NS CPU_NS`.
+/// The events of one thread in a fixed time: a line `emitted THREAD EVENTS NS CPU_NS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Emitted {
     /// Events emitted.
     pub events: u64,
     /// Time they took, in ns.
     pub ns: u64,
-    /// Time that the thread had on CPUs meanwhile, in ns.
+    /// CPU time of the thread meanwhile, in ns.
     pub cpu_ns: u64,
 }
 
-/// The batches in a workload's output; there must be some.
+/// Parses the batches in a workload's output; there must be some.
 pub fn batches(output: &str) -> Result<Vec<Batch>> {
     let mut found = Vec::new();
     for line in output.lines() {
@@ -61,7 +61,7 @@ pub fn batches(output: &str) -> Result<Vec<Batch>> {
     some(found)
 }
 
-/// ns of an event in the middle one of the batches that are not to warm up.
+/// Returns ns of an event in the median of the batches after the warm-up.
 pub fn median_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
     let counted = batches.iter().filter(|batch| batch.number >= warm_up);
     let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
@@ -92,7 +92,7 @@ pub fn instructions(output: &str) -> Result<f64> {
     }
 }
 
-/// The threads' lines in a workload's output; there must be some.
+/// Parses the threads' lines in a workload's output; there must be some.
 pub fn emitted(output: &str) -> Result<Vec<Emitted>> {
     let mut found = Vec::new();
     for line in output.lines() {
@@ -102,7 +102,7 @@ pub fn emitted(output: &str) -> Result<Vec<Emitted>> {
     some(found)
 }
 
-/// The start times in the launcher's output, in µs; there must be some.
+/// Parses the start times in the launcher's output, in µs; there must be some.
 pub fn starts_us(output: &str) -> Result<Vec<f64>> {
     let mut found = Vec::new();
     for line in output.lines() {
@@ -112,13 +112,13 @@ pub fn starts_us(output: &str) -> Result<Vec<f64>> {
     some(found)
 }
 
-/// How many threads a workload says it has.
+/// Returns the number of threads that a workload reports.
 pub fn threads(output: &str) -> Result<u64> {
     let [threads] = numbers(output.trim_end(), "threads")?;
     Ok(threads)
 }
 
-/// The numbers of a line that begins with `word`.
+/// Parses the numbers of a line that begins with `word`.
 pub fn numbers<const COUNT: usize>(line: &str, word: &str) -> Result<[u64; COUNT]> {
     let mut words = line.split(' ');
     if words.next() != Some(word) {

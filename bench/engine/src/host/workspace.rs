@@ -1,8 +1,8 @@
-//! Where the bench works: a scratch folder, the header and library beside our executable, the
-//! compiler. All that is made here is removed when it goes.
+//! The workspace of the bench: a scratch folder, the header and library next to the executable, the
+//! compiler. It removes its folders when it is dropped.
 //!
-//! Main invariant: in folders that everybody may write to, we only ever work in a folder that we
-//! have made ourselves, that nobody else can enter, and whose name nobody could know before.
+//! Main invariant: in folders that every user may write to, the bench only works in a folder that
+//! it has made itself, that no other user can enter, and whose name could not be predicted.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,13 +16,13 @@ use super::workload::Source;
 use crate::error::{Error, Result};
 use crate::host::child;
 
-/// What is measured.
+/// The program that is measured.
 const PROGRAM: &str = "trackway";
 /// Folder of memory-backed files.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// What the names of our folders begin with: process id and a random number come after it.
+/// Prefix of the folders' names: process id and a random number follow.
 const PREFIX: &str = "trackway-lab-";
-/// What that of the window's folder ends with.
+/// Suffix of the name of the window's folder.
 const WINDOW: &str = "-window";
 
 /// Trackway's own parts, found from where its executable is.
@@ -39,13 +39,13 @@ pub struct BuildTools {
 }
 
 impl BuildTools {
-    /// A command that does next to nothing and succeeds, in words: ours is there, wherever others
-    /// are.
+    /// Returns the words of a command that does next to nothing and succeeds: Trackway's own, which
+    /// is always there.
     pub fn nothing(&self) -> [&OsStr; 2] {
         [self.trackway.as_os_str(), OsStr::new("--version")]
     }
 
-    /// Finds the executable `trackway`: beside this one, or else in `PATH`; and its parts.
+    /// Finds the executable `trackway`: next to this one, or else in `PATH`; and its parts.
     ///
     /// # Errors
     ///
@@ -62,7 +62,8 @@ impl BuildTools {
         found.map(Self::of).ok_or_else(|| Error::output(PROGRAM, missing))
     }
 
-    /// Of the executable `trackway`: in a checkout (target/release) or below a PREFIX (bin).
+    /// Finds the parts of the executable `trackway`: in a checkout (target/release) or below a
+    /// PREFIX (bin).
     pub fn of(trackway: PathBuf) -> Self {
         let folder = trackway.parent().unwrap_or(Path::new("/")).to_owned();
         let includes = [folder.join("../include"), folder.join("../../include")];
@@ -81,7 +82,7 @@ impl BuildTools {
         Self { trackway, include, library, rust_crate }
     }
 
-    /// Of an executable that nothing belongs to.
+    /// Makes the tools of an executable that has no parts.
     #[cfg(any(test, feature = "fixtures"))]
     pub const fn without_parts(trackway: PathBuf) -> Self {
         Self { trackway, include: None, library: None, rust_crate: None }
@@ -90,61 +91,63 @@ impl BuildTools {
 
 /// The bench's place while it works.
 #[derive(Debug)]
-pub struct Place {
+pub struct Workspace {
     /// Trackway's parts.
     pub tools: BuildTools,
     /// Scratch folder.
     dir: PathBuf,
     /// Folder of a Trackway window that only the bench uses.
     window_dir: PathBuf,
-    /// What tells other runs, also those that do not see our process, that somebody works there.
+    /// Locks that show other runs, also those that cannot find this process, that the folder is in
+    /// use.
     _locks: Vec<File>,
 }
 
-impl Place {
-    /// A new place, with the workloads' sources in it.
+impl Workspace {
+    /// Makes a workspace with the workloads' sources in it.
     pub fn new(tools: BuildTools, sources: &[Source]) -> Result<Self> {
         let shared = Path::new(SHARED_MEMORY);
         let base = std::env::temp_dir();
-        // Scripts and other tracers' commands have these names in lines of theirs.
+        // Scripts and other tracers' commands contain these names.
         if base.as_os_str().as_bytes().iter().any(u8::is_ascii_control) {
             return Err(Error::output("TMPDIR", "has a control character in it"));
         }
         let window_base = if shared.is_dir() { shared } else { &base };
-        let mut place = Self::of(tools);
-        // One after the other, so that what is made goes if the next cannot be.
-        place.dir = claim(&base, "", &mut place._locks)?;
-        place.window_dir = claim(window_base, WINDOW, &mut place._locks)?;
+        let mut workspace = Self::of(tools);
+        // One after the other, so that the first is removed if the second fails.
+        workspace.dir = claim(&base, "", &mut workspace._locks)?;
+        workspace.window_dir = claim(window_base, WINDOW, &mut workspace._locks)?;
         for source in sources {
-            let path = place.path(source.name);
+            let path = workspace.path(source.name);
             fs::write(&path, source.text).map_err(Error::io(format!("cannot write {path:?}")))?;
         }
-        Ok(place)
+        Ok(workspace)
     }
 
     fn of(tools: BuildTools) -> Self {
         Self { tools, dir: PathBuf::new(), window_dir: PathBuf::new(), _locks: Vec::new() }
     }
 
-    /// A place with nothing in it but a name for the executable.
+    /// Makes a workspace with nothing in it but a name for the executable.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn at(trackway: PathBuf) -> Self {
         Self::of(BuildTools::without_parts(trackway))
     }
 
-    /// A path in the scratch folder.
+    /// Returns a path in the scratch folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// The window's folder.
+    /// Returns the window's folder.
     pub fn window_dir(&self) -> &Path {
         &self.window_dir
     }
 
-    /// Removes what is at `name` in the scratch folder, if anything is.
+    /// Removes the file or folder `name` in the scratch folder, if there is one.
     pub fn clear(&self, name: &str) {
-        // What is not there needs no removing; what cannot be removed goes with the folder.
+        // A missing file needs no removal; one that cannot be removed now is removed with the
+        // folder.
         let _ = fs::remove_dir_all(self.path(name));
     }
 
@@ -177,24 +180,25 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Workspace {
     fn drop(&mut self) {
         for dir in [&self.dir, &self.window_dir] {
-            // There is nobody left to be told.
+            // There is no caller left to report to.
             let _ = fs::remove_dir_all(dir);
         }
     }
 }
 
-/// Removes what runs left behind that were killed together with their cleanup shells: folders that
-/// have our form of name, are this user's, no links, and of a process that is gone. A process of
-/// another container is not seen here: the lock on the folder tells that it is there.
+/// Removes the leftovers of runs that were killed together with their cleanup shells: folders with
+/// the bench's form of name that belong to this user, are no links, and name a process that has
+/// ended. A process of another container is invisible here: the lock on the folder shows that it is
+/// alive.
 pub fn sweep() {
     for base in [std::env::temp_dir(), PathBuf::from(SHARED_MEMORY)] {
         let Ok(entries) = fs::read_dir(base) else { continue };
         for entry in entries.filter_map(|entry| entry.ok()) {
             if is_left(&entry) {
-                // What is not ours cannot be removed, and need not be.
+                // Other users' folders cannot be removed, and need not be.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -204,15 +208,15 @@ pub fn sweep() {
 fn is_left(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let Some(pid) = name.to_str().and_then(maker) else { return false };
-    // Of the entry itself: what a link leads to is none of ours.
+    // The entry itself counts: the target of a link belongs to others.
     let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == own_user());
     is_ours
         && !Path::new(&format!("/proc/{pid}")).exists()
         && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok())
 }
 
-/// The process that made a folder of this name, if the name has our form. Names of earlier versions
-/// have no random number.
+/// Returns the process that made a folder of this name, if the name has the bench's form. Names of
+/// earlier versions have no random number.
 fn maker(name: &str) -> Option<u32> {
     let name = name.strip_prefix(PREFIX)?;
     let name = name.strip_suffix(WINDOW).unwrap_or(name);
@@ -221,13 +225,13 @@ fn maker(name: &str) -> Option<u32> {
     pid.parse().ok()
 }
 
-/// Who we are to the kernel.
+/// Returns the effective user id.
 fn own_user() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }
 }
 
-/// A new folder in `base`, which may be everybody's, locked for as long as we are.
+/// Makes a new folder in `base`, which all users may write to, locked until this process ends.
 fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
     let what = || format!("cannot make a folder in {}", base.display());
     let mut bytes = [0; 8];
@@ -235,20 +239,20 @@ fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
     random.map_err(Error::io("cannot read /dev/urandom"))?;
     let (pid, random) = (std::process::id(), u64::from_ne_bytes(bytes));
     let path = base.join(format!("{PREFIX}{pid}-{random:016x}{suffix}"));
-    // Not with its parents: what is there already, a link included, is refused by mkdir(2).
+    // Only the last folder is made: mkdir(2) rejects an existing name, also a link.
     fs::DirBuilder::new().mode(0o700).create(&path).map_err(Error::io(what()))?;
     let folder = File::open(&path).map_err(Error::io(what()))?;
-    // Where locks cannot be had, processes alone tell who is there.
+    // Without locks, only the process ids show who is alive.
     let _ = folder.try_lock();
     locks.push(folder);
     Ok(path)
 }
 
-/// Makes a folder that only this user can enter, within one that is there and that nobody else can
-/// enter; one of ours that is there already will do.
+/// Makes a folder that only this user can enter, within an existing one that no other user can
+/// enter; an existing folder of this user is accepted.
 pub fn make_dir(path: &Path) -> Result<()> {
     let is_ours = || {
-        // Of the entry itself: what a link leads to is none of ours.
+        // The entry itself counts: the target of a link belongs to others.
         fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == own_user())
     };
     match fs::DirBuilder::new().mode(0o700).create(path) {
@@ -257,7 +261,7 @@ pub fn make_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether a program is installed.
+/// Returns true if a program is installed.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
@@ -298,9 +302,10 @@ mod tests {
 
     #[test]
     fn folders_are_new_and_for_nobody_else_and_go() {
-        let places = [(); 2]
-            .map(|()| Place::new(BuildTools::without_parts("it".into()), &[]).expect("a place"));
-        let folders = places.each_ref().map(|place| place.path(""));
+        let places = [(); 2].map(|()| {
+            Workspace::new(BuildTools::without_parts("it".into()), &[]).expect("a place")
+        });
+        let folders = places.each_ref().map(|workspace| workspace.path(""));
         assert_ne!(folders[0], folders[1]);
         for folder in &folders {
             let about = fs::symlink_metadata(folder).expect("a folder");
@@ -319,18 +324,19 @@ mod tests {
 
     #[test]
     fn folders_are_made_in_those_that_are_there_and_behind_no_link() {
-        let place = Place::new(BuildTools::without_parts("it".into()), &[]).expect("a place");
-        let folder = place.path("one");
+        let workspace =
+            Workspace::new(BuildTools::without_parts("it".into()), &[]).expect("a place");
+        let folder = workspace.path("one");
         for _ in 0..2 {
             make_dir(&folder).expect("one");
         }
         let mode = fs::symlink_metadata(&folder).expect("a folder").mode() & 0o777;
         assert_eq!(mode, 0o700);
-        make_dir(&place.path("none/one")).expect_err("nobody asked for its parent");
-        std::os::unix::fs::symlink(&folder, place.path("link")).expect("a link");
-        std::fs::write(place.path("file"), "").expect("a file");
+        make_dir(&workspace.path("none/one")).expect_err("nobody asked for its parent");
+        std::os::unix::fs::symlink(&folder, workspace.path("link")).expect("a link");
+        std::fs::write(workspace.path("file"), "").expect("a file");
         for name in ["link", "file"] {
-            make_dir(&place.path(name)).expect_err(name);
+            make_dir(&workspace.path(name)).expect_err(name);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Results for people: as tables, as a page with figures, and two of them compared.
+//! Results for people: tables, a page with figures, and a comparison of two reports.
 
 pub mod compare;
 pub mod page;

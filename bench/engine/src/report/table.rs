@@ -12,7 +12,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// As text: the first column to the left, the others to the right.
+    /// Formats as text: the first column is aligned to the left, the others to the right.
     pub(super) fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

@@ -8,7 +8,7 @@ use crate::null_control;
 use crate::results::{Bar, Ended, Report, Row, RowStatus, SuiteRows};
 use crate::stats::Spread;
 
-/// For what was not measured.
+/// Cell of a figure that was not measured.
 const NOTHING: &str = "·";
 /// Most columns that stand side by side; more go below each other.
 const ACROSS_MAX: usize = 4;
@@ -19,7 +19,7 @@ const LINE_MAX: usize = 100;
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "{}", report.machine.words())?;
     for note in &report.notes {
@@ -34,7 +34,7 @@ pub fn print_report(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     if let Some(bars) = bars_text(&report.bars) {
         write!(output, "{bars}")?;
     }
-    let controls = null_control::that_differ(report);
+    let controls = null_control::differing(report);
     if !controls.is_empty() {
         writeln!(output, "\nControls that differ, so that no figure beside them decides anything")?;
     }
@@ -91,7 +91,7 @@ fn tables(columns: &[&str], table: impl Fn(&[&str]) -> String) -> String {
     text
 }
 
-/// How single events' figures are distributed, where they are known.
+/// Formats the distributions of single events, where they are known.
 fn tails(rows: &[&Row]) -> String {
     let mut table = Table::default();
     let head = ["min", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
@@ -109,7 +109,7 @@ fn tails(rows: &[&Row]) -> String {
     if is_empty { String::new() } else { table.text() + "\n" }
 }
 
-/// What else there is to know.
+/// Formats the extra figures.
 fn extras(rows: &[&Row]) -> String {
     tables(&SuiteRows::extras(rows), |some| {
         let mut table = Table::default();
@@ -125,7 +125,7 @@ fn extras(rows: &[&Row]) -> String {
     })
 }
 
-/// What the cost of measuring was, where it was taken out.
+/// Formats the cost of measuring, where it was subtracted.
 fn measuring(suite: &SuiteRows) -> String {
     let rows: Vec<&Row> = suite.rows.iter().filter(|row| row.measuring.is_some()).collect();
     let costs: Vec<f64> = rows.iter().filter_map(|row| row.measuring).collect();
@@ -138,7 +138,7 @@ fn measuring(suite: &SuiteRows) -> String {
     format!("  measuring itself takes {least} to {most} {unit}: taken out of {how_many} rows\n")
 }
 
-/// How it was measured.
+/// Formats the method of measurement.
 pub fn method(suite: &SuiteRows) -> String {
     let rounds = match suite.rounds {
         0 => "nothing was measured in a whole round".to_owned(),
@@ -153,7 +153,7 @@ pub fn method(suite: &SuiteRows) -> String {
     rounds + ended
 }
 
-/// Cases, in the order of the rows.
+/// Returns the cases, in the order of the rows.
 fn cases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     let mut cases: Vec<&str> = Vec::new();
     for row in rows {
@@ -189,21 +189,21 @@ fn table(suite: &SuiteRows, rows: &[&Row], cases: &[&str]) -> String {
     table.text()
 }
 
-/// The figure, and in terms of whose it is how much.
+/// Formats the figure, and its ratio to the baseline.
 fn cell(suite: &SuiteRows, row: &Row) -> String {
     let Some(spread) = row.spread else { return NOTHING.to_owned() };
     let mut text = figure(row.unit, spread.median);
     if spread.count > 1 {
         text += &format!(" ±{}", figure(row.unit, (spread.p95 - spread.p5) / 2.0));
     }
-    let other = row.beside.and_then(|other| suite.rows.get(other));
+    let other = row.baseline.and_then(|other| suite.rows.get(other));
     match (row.times, other) {
         (Some(times), Some(_)) => text + " " + &times_between(&times),
         _ => text,
     }
 }
 
-/// Why rows have no figures, or not of all rounds: once for each tracer and reason.
+/// Formats the reasons for missing figures, once for each tracer and reason.
 fn reasons(suite: &SuiteRows) -> String {
     let line = |(row, count): (&Row, usize)| {
         let reason = row.reason.as_deref().unwrap_or_default();
@@ -218,9 +218,9 @@ fn reasons(suite: &SuiteRows) -> String {
     suite.reasons().into_iter().map(line).collect()
 }
 
-/// The bars, line by line, under the suites that show them.
+/// Formats the bars, line by line, under the suites that show them.
 fn bars_text(bars: &[Bar]) -> Option<String> {
-    /// Least widths of what is asked, and of what was measured.
+    /// Least widths of the columns of goals and figures.
     const WIDTHS: (usize, usize) = (62, 20);
     let most = |of: fn(&Bar) -> &str| bars.iter().map(|bar| of(bar).chars().count()).max();
     let (asked, width) = (most(|bar| &bar.what)?.max(WIDTHS.0), most(|bar| &bar.measured)?);
@@ -255,9 +255,9 @@ mod tests {
     fn reports_have_tables_controls_and_reasons() {
         let times = |median| Ratio { median, interval: Some((median - 0.01, median + 0.01)) };
         let lttng =
-            Row { beside: Some(0), times: Some(times(6.0)), ..row("lttng-ust", "u32", 126.0) };
+            Row { baseline: Some(0), times: Some(times(6.0)), ..row("lttng-ust", "u32", 126.0) };
         let control = Row {
-            beside: Some(0),
+            baseline: Some(0),
             times: Some(times(1.0)),
             is_control: true,
             ..row("trackway again", "u32", 21.0)
@@ -301,14 +301,14 @@ medians of 3 rounds ± half of what nine in ten span
         let times = Some(Ratio { median: 6.5, interval: Some((6.25, 6.75)) });
         let case = |at: usize| format!("case {at}, as long as some are");
         let rows = (0..7).flat_map(|at| {
-            let theirs = Row { beside: Some(0), times, ..row("lttng-ust", &case(at), 126.0) };
+            let theirs = Row { baseline: Some(0), times, ..row("lttng-ust", &case(at), 126.0) };
             [row("trackway", &case(at), 21.0), theirs]
         });
         let text = suite_text(&crate::results::fixtures::suite(rows));
         assert!(text.lines().all(|line| line.chars().count() <= LINE_MAX), "{text}");
         assert_eq!(text.matches("×6.50 (6.25–6.75)").count(), 7);
         assert!((0..7).all(|at| text.matches(&case(at)).count() == 1), "{text}");
-        // What does not fit stands by itself.
+        // Text that does not fit stands by itself.
         let wide = "a case ".repeat(20);
         let alone = tables(&[&wide, "b", "c"], |some| some.join(" "));
         assert_eq!(alone, format!("{wide}\nb c\n"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Ended, FORMAT, Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;
 
-/// A row that was measured in three rounds.
+/// Makes a row that was measured in three rounds.
 pub fn row(tracer: &str, case: &str, figure: f64) -> Row {
     let samples = [figure - 0.5, figure, figure + 0.5];
     Row {
@@ -26,7 +26,7 @@ pub fn row(tracer: &str, case: &str, figure: f64) -> Row {
         histogram: Vec::new(),
         tail: None,
         measuring: None,
-        beside: None,
+        baseline: None,
         times: None,
         added: None,
         extra: BTreeMap::new(),
@@ -36,14 +36,14 @@ pub fn row(tracer: &str, case: &str, figure: f64) -> Row {
     }
 }
 
-/// A row that was measured in eight rounds, alike.
+/// Makes a row that was measured in eight rounds, alike.
 pub fn steady(tracer: &str, case: &str, figure: f64) -> Row {
     let samples = [figure; 8];
     let (spread, samples) = (Spread::of(&samples), samples.map(Some).to_vec());
     Row { samples, spread, ..row(tracer, case, figure) }
 }
 
-/// With what else is known of it, in all rounds alike.
+/// Adds an extra figure, the same in all rounds.
 pub fn with_extra(mut row: Row, what: &str, figure: f64) -> Row {
     let samples = row.samples.iter().map(|sample| sample.map(|_| figure)).collect();
     row.extra.insert(what.to_owned(), figure);
@@ -51,7 +51,7 @@ pub fn with_extra(mut row: Row, what: &str, figure: f64) -> Row {
     row
 }
 
-/// A suite with these rows.
+/// Makes a suite with these rows.
 pub fn suite(rows: impl IntoIterator<Item = Row>) -> SuiteRows {
     SuiteRows {
         title: "What an event costs".to_owned(),
@@ -66,7 +66,7 @@ pub fn suite(rows: impl IntoIterator<Item = Row>) -> SuiteRows {
     }
 }
 
-/// A report with one suite.
+/// Makes a report with one suite.
 pub fn report(name: &str, rows: impl IntoIterator<Item = Row>) -> Report {
     let suites = [(name.to_owned(), suite(rows))].into_iter().collect();
     Report { format: FORMAT, suites, ..Report::default() }

@@ -1,9 +1,9 @@
-//! What suites found, in the form in which it is kept: `results.json`.
+//! The results of suites, as stored in `results.json`.
 //!
 //! ```text
-//! report     the file: suites with their rows, goals, and what disturbed the run
-//! outcome    what became of events, goals and notes
-//! names      the rows that reports treat in a way of their own
+//! report     the file: suites with their rows, goals, and disturbances of the run
+//! outcome    accounts of events, goals and notes
+//! names      names of rows that reports treat specially
 //! fixtures   made-up rows, for tests
 //! ```
 

@@ -22,12 +22,12 @@ pub const SUITES: [&str; 18] = [
     "sessions",
 ];
 
-/// The tracer that all others are beside; names of its other ways of use begin with it.
+/// The tracer that is the baseline of most rows; names of its other variants begin with it.
 pub const TRACKWAY: &str = "trackway";
 /// The loop alone: no tracer.
 pub const EMPTY_LOOP: &str = "empty-loop";
-/// A copy into a buffer, with nothing in it that Trackway could do better or worse: the only one of
-/// its rows that others are compared by.
+/// A copy into a buffer, with nothing in it that Trackway could do better or worse: the only row of
+/// Trackway that is a yardstick.
 pub const NO_PROTECTION: &str = "trackway-no-protection";
 /// The case of an event as a whole, whose parts are other cases of the same tracer.
 pub const WHOLE_EVENT: &str = "whole event";

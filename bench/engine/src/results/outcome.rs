@@ -1,11 +1,11 @@
-//! What all results have: accounts of events, bars, notes.
+//! Parts that all results have: accounts of events, bars, notes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::stats::Ratio;
 
-/// What became of the events, by the tracer's own output.
+/// The account of events, by the tracer's own output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Events that the workload emitted.
@@ -21,7 +21,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Whether every event is accounted for.
+    /// Returns true if every event is accounted for.
     pub const fn is_complete(&self) -> bool {
         self.recorded + self.lost + self.overwritten == self.emitted
     }
@@ -32,7 +32,7 @@ impl Account {
         known.then(|| self.record_bytes as f64 / self.recorded as f64)
     }
 
-    /// Bytes of so many of the recorded events.
+    /// Returns the bytes of this number of recorded events.
     pub fn bytes_of(&self, events: u64) -> u64 {
         let bytes = u128::from(self.record_bytes) * u128::from(events);
         u64::try_from(bytes / u128::from(self.recorded.max(1))).unwrap_or(u64::MAX)
@@ -47,7 +47,7 @@ impl Account {
         self.record_bytes += other.record_bytes;
     }
 
-    /// In words, for people who want to know what is missing.
+    /// Returns the account in words.
     pub fn words(&self) -> String {
         format!(
             "{} emitted, {} recorded, {} lost, {} overwritten",
@@ -62,25 +62,25 @@ pub struct Bar {
     /// The suite that shows it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub suite: String,
-    /// What is asked, in words, with the bound.
+    /// The requirement, in words, with the bound.
     pub what: String,
-    /// What was measured, in words, with its interval.
+    /// The figure, in words, with its interval.
     pub measured: String,
-    /// The same in numbers, where it is of rounds and not counted.
+    /// The figure as a number, if it comes from rounds and is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<Ratio>,
-    /// How many rounds say so.
+    /// Number of rounds behind the figure.
     #[serde(default)]
     pub rounds: usize,
-    /// Whether it holds.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why it is not decided, where its figure alone would decide it.
+    /// The reason for a withdrawn verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl Bar {
-    /// One that nothing is known of.
+    /// Makes a bar without a figure.
     pub fn not_measured(what: &str) -> Self {
         Self {
             suite: String::new(),
@@ -93,7 +93,7 @@ impl Bar {
         }
     }
 
-    /// Takes back what its figure decides, for this reason.
+    /// Withdraws the verdict, for this reason.
     pub fn is_not_decided(&mut self, reason: String) {
         if matches!(self.verdict, Verdict::Holds | Verdict::Misses) {
             self.verdict = Verdict::Undecided;
@@ -101,8 +101,7 @@ impl Bar {
         }
     }
 
-    /// How it stands, in words; none where there is nothing to say. One round is a figure, and
-    /// decides nothing.
+    /// Returns the verdict in words; empty without one. The figure of one round decides nothing.
     pub fn standing(&self) -> String {
         match (self.verdict, &self.reason) {
             (Verdict::Holds, _) => "holds".to_owned(),
@@ -116,40 +115,40 @@ impl Bar {
     }
 }
 
-/// How a bar stands.
+/// The verdict on a bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is reached, surely.
+    /// The goal is certainly reached.
     Holds,
-    /// It is not, surely.
+    /// The goal is certainly missed.
     Misses,
-    /// The interval of what was measured has the bound in it, or there are too few rounds, or there
-    /// is a reason not to believe it.
+    /// The interval of the figure contains the bound, or there are too few rounds, or there is a
+    /// reason against the figure.
     Undecided,
-    /// Something that it needs was not measured; or nothing is asked of it.
+    /// A row that it needs was not measured; or it has no bound.
     Unknown,
 }
 
 /// Something that was skipped or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// Which tracer or part.
+    /// The tracer or part.
     pub about: String,
-    /// What, in words: `skipped, because …`.
+    /// The note, in words: `skipped, because …`.
     pub text: String,
-    /// Whether it is a failure: something that should have worked.
+    /// True if it is a failure: something that should have worked.
     pub is_failure: bool,
 }
 
 impl Note {
-    /// Something should have worked.
+    /// Makes a note about a failure.
     pub fn failed(about: &str, error: &Error) -> Self {
         let text = format!("failed: {error}");
         Self { about: about.to_owned(), text, is_failure: true }
     }
 
-    /// Something is not here, or cannot be.
+    /// Makes a note about something that is missing here.
     pub fn skipped(about: &str, reason: &str) -> Self {
         let text = format!("skipped, because {reason}");
         Self { about: about.to_owned(), text, is_failure: false }

@@ -1,4 +1,4 @@
-//! What suites found, in the form in which it is kept: `results.json`.
+//! The results of suites, as stored in `results.json`.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::host::machine::Machine;
 use crate::settings::Settings;
 use crate::stats::{Ratio, Spread, Tail};
 
-/// Version of the JSON form: raised when a member changes its meaning or goes.
+/// Version of the JSON form: raised when a member changes its meaning or is removed.
 pub const FORMAT: u32 = 2;
 
-/// What of [`Report::versions`] tells builds of Trackway apart, which may have the same version.
+/// Keys in [`Report::versions`] that identify builds of Trackway, which may have the same version.
 pub const BUILDS: [&str; 2] = ["build of trackway", "build of libtrackway.so"];
 
 /// Everything that a run found.
@@ -23,59 +23,59 @@ pub struct Report {
     pub format: u32,
     /// When it began, in ns since the epoch.
     pub begun_ns: u64,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// Whether it ended before everything was measured.
+    /// True if it ended before everything was measured.
     pub is_partial: bool,
     /// The command, word by word.
     pub command: Vec<String>,
-    /// What was asked for.
+    /// Settings of the user.
     pub settings: Settings,
-    /// Where it was measured.
+    /// The machine on which it was measured.
     pub machine: Machine,
-    /// Versions of tracers and tools, as they say themselves; of ours, also the builds.
+    /// Versions of tracers and tools, by their own output; for Trackway, also the builds.
     pub versions: BTreeMap<String, String>,
-    /// What each suite found.
+    /// The results of each suite.
     pub suites: BTreeMap<String, SuiteRows>,
-    /// What Trackway set out to reach, as it stands with these figures.
+    /// Trackway's goals, judged by these figures.
     pub bars: Vec<Bar>,
-    /// What disturbed it.
+    /// Disturbances of the measurement.
     pub notes: Vec<Note>,
 }
 
-/// What a suite found.
+/// The results of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SuiteRows {
     /// Its heading.
     pub title: String,
-    /// What of which paper it repeats.
+    /// The paper, and its figure or table, that the suite repeats.
     pub repeats: String,
-    /// What rows' `x` is.
+    /// The meaning of rows' `x`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub x_axis: String,
     /// The command that measures it again.
     pub command: String,
-    /// How many rounds there were.
+    /// Number of rounds.
     pub rounds: u32,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// Whether it ended before everything was measured.
+    /// True if it ended before everything was measured.
     pub is_partial: bool,
-    /// Why there are no more rounds.
+    /// The reason for the end of the rounds.
     pub ended: Ended,
     /// All rows.
     pub rows: Vec<Row>,
 }
 
-/// Why a suite has no more rounds.
+/// The reason for the end of a suite's rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// All ratios are as sure as they are to be.
     Sure,
-    /// As many as were asked for.
+    /// The requested number of rounds is complete.
     Rounds,
-    /// There was no more time.
+    /// The time was over.
     Time,
     /// The user stopped it.
     Interrupted,
@@ -83,7 +83,7 @@ pub enum Ended {
     Nothing,
 }
 
-/// What a figure is.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Nanoseconds of an event.
@@ -125,7 +125,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it is written behind a figure.
+    /// Returns the unit as it is written after a figure.
     pub const fn words(self) -> &'static str {
         match self {
             Self::NsPerEvent => "ns/event",
@@ -143,48 +143,48 @@ impl Unit {
         }
     }
 
-    /// Whether more is better.
+    /// Returns true if more is better.
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::EventsPerSecond | Self::RequestsPerSecond | Self::MbPerSecond)
     }
 
-    /// That in words.
+    /// Returns the better direction in words.
     pub const fn which_is_better(self) -> &'static str {
         if self.more_is_better() { "more is better" } else { "less is better" }
     }
 }
 
-/// Whether a row was measured.
+/// The state of a row after the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowStatus {
-    /// It was; if the tracer keeps events, its own output shows them.
+    /// It was measured; if the tracer keeps events, its own output shows them.
     Measured,
-    /// It cannot be had here.
+    /// It is not available here.
     Absent,
-    /// It should have worked.
+    /// It failed though it should have worked.
     Failed,
 }
 
 /// A tracer in a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The tracer; ours begin with `trackway`.
+    /// The tracer; Trackway's begin with `trackway`.
     pub tracer: String,
-    /// What it does.
+    /// The case that the tracer runs.
     pub case: String,
     /// The case as a number, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
-    /// Whether it was measured.
+    /// Measured, absent or failed.
     pub status: RowStatus,
-    /// Why not, or why not in all rounds.
+    /// The reason for missing rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Rounds in which it failed, which are in none of its figures.
     #[serde(default, skip_serializing_if = "is_nought")]
     pub failed_rounds: usize,
-    /// What figures are in.
+    /// The unit of its figures.
     pub unit: Unit,
     /// Events that the workload emitted; all of these over all rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,46 +192,47 @@ pub struct Row {
     /// Events in the tracer's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<u64>,
-    /// Events that the tracer says it has lost.
+    /// Events that the tracer reports as lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
-    /// Events that newer ones overwrote, as was asked for.
+    /// Events that newer ones overwrote, as configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overwritten: Option<u64>,
-    /// Bytes of an event in the tracer's output, where that is known.
+    /// Bytes of an event in the tracer's output, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_event: Option<f64>,
     /// The figure of each round; `None` where it was not measured.
     pub samples: Vec<Option<f64>>,
-    /// Those, in short.
+    /// The summary of the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
-    /// How often which figure was seen, where single events were measured; of all rounds.
+    /// Figures and their counts in all rounds, where single events were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(f64, u64)>,
-    /// That, in short.
+    /// The summary of the histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<Tail>,
-    /// What measuring takes by itself, which is not in any of the figures: the median over the
-    /// rounds, in each of which what was measured then was subtracted.
+    /// The cost of measuring by itself, which is in none of the figures: the median over the
+    /// rounds. Each round's own cost was subtracted from its figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring: Option<f64>,
-    /// Position of the row that this one is told in terms of.
+    /// Index of the row that this one is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<usize>,
-    /// The figure in terms of that row's in the same round.
+    #[serde(rename = "beside")]
+    pub baseline: Option<usize>,
+    /// The ratio to the baseline in the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Ratio>,
-    /// What it is beyond that row's in the same round.
+    /// The difference to the baseline in the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<Ratio>,
-    /// What else there is to know of it: medians over the rounds.
+    /// Extra figures: medians over the rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
-    /// Those of each round; `None` where there was none.
+    /// Extra figures of each round; `None` where there was none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_samples: BTreeMap<String, Vec<Option<f64>>>,
-    /// Whether it is `beside` again, so that the difference must be nil.
+    /// True if it repeats its baseline, so that the difference must be zero.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_control: bool,
     /// The command that does the same once.
@@ -239,19 +240,19 @@ pub struct Row {
     pub command: String,
 }
 
-/// For what is only told if there is some.
+/// Returns true if a count is zero, and is left out of the file.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_nought(count: &usize) -> bool {
     *count == 0
 }
 
 impl Row {
-    /// The median of its rounds, if it was measured.
+    /// Returns the median of its rounds, if it was measured.
     pub fn median(&self) -> Option<f64> {
         self.spread.map(|spread| spread.median)
     }
 
-    /// What became of it, if there is a reason, in words to stand before that.
+    /// Returns the reason for the row's state, as words that stand before it.
     pub fn fate(&self) -> String {
         match (self.status, self.failed_rounds) {
             (RowStatus::Absent, _) => "absent".to_owned(),
@@ -264,7 +265,7 @@ impl Row {
         }
     }
 
-    /// What became of the events.
+    /// Stores the account of the events.
     pub fn set_account(&mut self, account: &Account) {
         self.emitted = Some(account.emitted);
         self.recorded = Some(account.recorded);
@@ -275,12 +276,12 @@ impl Row {
 }
 
 impl SuiteRows {
-    /// The row of a tracer in a case.
+    /// Returns the row of a tracer in a case.
     pub fn row(&self, tracer: &str, case: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.tracer == tracer && row.case == case)
     }
 
-    /// Units of what was measured, in the order of the rows.
+    /// Returns the units of measured rows, in the order of the rows.
     pub fn units(&self) -> Vec<Unit> {
         let mut units = Vec::new();
         for row in self.rows.iter().filter(|row| row.spread.is_some()) {
@@ -291,19 +292,19 @@ impl SuiteRows {
         units
     }
 
-    /// What was measured in a unit.
+    /// Returns the rows that were measured in a unit.
     pub fn measured_in(&self, unit: Unit) -> Vec<&Row> {
         self.rows.iter().filter(|row| row.spread.is_some() && row.unit == unit).collect()
     }
 
-    /// Why rows have no figure, or not of all rounds: each tracer and reason once, with how many
-    /// rows it costs.
+    /// Returns the reasons for missing figures: each tracer and reason once, with the number of its
+    /// rows.
     pub fn reasons(&self) -> Vec<(&Row, usize)> {
         let mut said: Vec<(&Row, usize)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.reason.is_some()) {
             let is_same = |other: &Row| {
                 let is_one = row.tracer == other.tracer && row.status == other.status;
-                // Which case failed matters; what is absent is so in all.
+                // For a failure, the case matters; an absence holds for all cases.
                 is_one && row.reason == other.reason && row.status == RowStatus::Absent
             };
             match said.iter_mut().find(|one| is_same(one.0)) {
@@ -314,7 +315,7 @@ impl SuiteRows {
         said
     }
 
-    /// What else is known of some row.
+    /// Returns the keys of the rows' extra figures.
     pub fn extras<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
         let mut names: Vec<&str> = Vec::new();
         for name in rows.iter().flat_map(|row| row.extra.keys()) {
@@ -332,7 +333,7 @@ impl SuiteRows {
 }
 
 impl Report {
-    /// Its suites with their names, in the order in which they are measured.
+    /// Returns the suites with their names, in the order in which they are measured.
     pub fn ordered(&self) -> impl Iterator<Item = (&str, &SuiteRows)> {
         let place = |name: &str| SUITES.iter().position(|suite| *suite == name);
         let mut found: Vec<(&str, &SuiteRows)> =
@@ -341,26 +342,26 @@ impl Report {
         found.into_iter()
     }
 
-    /// Whether anything that should have worked did not.
+    /// Returns true if something that should have worked has failed.
     pub fn has_failures(&self) -> bool {
         self.suites.values().any(|suite| suite.failures().next().is_some())
             || self.notes.iter().any(|note| note.is_failure)
     }
 
-    /// As JSON, for programs.
+    /// Returns the report as JSON, for programs.
     ///
     /// # Errors
     ///
-    /// None that is known: all of it can be written as JSON.
+    /// None is known: all of it can be written as JSON.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// From JSON.
+    /// Parses JSON.
     ///
     /// # Errors
     ///
-    /// If `text` is not what [`Report::to_json`] writes, or of another version.
+    /// If `text` is not written by [`Report::to_json`], or has another version.
     pub fn from_json(text: &str) -> serde_json::Result<Self> {
         let report: Self = serde_json::from_str(text)?;
         if report.format == FORMAT {

@@ -1,11 +1,10 @@
-//! How rows are measured: in rounds, in an order that is drawn anew for each, until their ratios
-//! are sure enough or there is no more time.
+//! The measurement of rows: in rounds, in an order that is drawn again for each, until their ratios
+//! are certain enough or the time is over.
 //!
-//! Main invariants: a row's ratio is of figures of the same round, between which there are only
-//! rows that are told in terms of the same or do the same case; a round that a row has no figure
-//! of counts for nobody's ratio with it; what fails costs its own rows, or only the round, if it
-//! does so seldom; a row whose tracer keeps events counts as measured only if the tracer's own
-//! output shows them.
+//! Main invariants: a row's ratio is of figures of the same round, between which only rows with the
+//! same baseline or case are measured; a round without a figure of a row counts for no ratio with
+//! that row; a failure costs the tracer's own rows, or only the round if it is rare; a row whose
+//! tracer keeps events counts as measured only if the tracer's own output shows them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,24 +17,24 @@ use crate::signals;
 use crate::stats::{self, Ratio, Spread, Tail};
 use crate::suite::{Entry, Sample, Suite, SuiteContext};
 
-/// Half of a ratio's interval of confidence, in terms of the ratio, that is sure enough.
+/// Half width of a ratio's confidence interval, relative to the ratio, at which the ratio is
+/// certain enough.
 const SURE: f64 = 0.02;
-/// Most rounds that are made on our own account.
+/// Most rounds unless the user sets a number.
 const ROUNDS_MAX: u32 = 60;
-/// Fewest after which it is over because the ratios are sure: with few more than the six that an
-/// interval needs, those that happen to agree would end it too soon: it is looked at after each.
+/// Fewest rounds after which certain ratios end a suite. An interval needs six; with few more,
+/// ratios that agree by chance would end it too soon, as the check follows each round.
 const ROUNDS_MIN: u32 = 12;
 /// Fewest after which it is over because there is no more time: with less there is no interval of
 /// confidence (`stats::median_interval`).
 const ROUNDS_LATE: u32 = 8;
-/// Fewest good rounds that a row is measured by in which others failed; two thirds of all must be
-/// good.
+/// Fewest good rounds of a row that has failed rounds; two thirds of all must be good.
 const KEPT_MIN: usize = 3;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
 
-/// What begins so in [`Sample::extra`] is of all rounds the greatest, or the sum, and not the
-/// median.
+/// Prefixes of keys in [`Sample::extra`] of which the report has the greatest or the sum of all
+/// rounds, and not the median.
 const GREATEST: &str = "greatest";
 const IN_ALL: &str = "in all";
 
@@ -52,7 +51,7 @@ impl Limits {
         Self { rounds: settings.rounds.or(quick), seconds: suite.seconds(settings) }
     }
 
-    /// Why there is no round after these, if there is none.
+    /// Returns the reason if there is no further round.
     fn reached(&self, rounds: u32, elapsed: Duration, is_sure: impl Fn() -> bool) -> Option<Ended> {
         if let Some(wanted) = self.rounds {
             return (rounds >= wanted.max(1)).then_some(Ended::Rounds);
@@ -65,17 +64,18 @@ impl Limits {
     }
 }
 
-/// Seconds that a suite takes about; where somebody says how many rounds, at most.
+/// Returns the approximate duration of a suite in seconds; with a fixed number of rounds, the
+/// longest.
 pub(crate) fn seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
-    // In the time that it says it has the fewest rounds that are enough, or more.
+    // A suite's estimate is for the fewest rounds that are enough.
     let in_that_time = if settings.quick { 1 } else { ROUNDS_LATE };
     let times = |rounds: u32| f64::from(rounds.max(1)) / f64::from(in_that_time);
     suite.seconds(settings) * settings.rounds.map_or(1.0, times)
 }
 
-/// Measures a suite, and tells `keep` after each round what there is.
+/// Measures a suite, and passes `keep` the results after each round.
 ///
-/// Interruptions end it: what was measured is in what it gives.
+/// Interruptions end it; the results until then are returned.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ struct Measuring<'a> {
     rounds: u32,
 }
 
-/// What a row has so far.
+/// The figures of a row so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Measured {
     figures: Vec<Option<f64>>,
@@ -111,9 +111,9 @@ struct Measured {
     measuring: Vec<f64>,
     /// Rounds that failed.
     failed: usize,
-    /// Why, the last of them; or why it was left out.
+    /// The reason of the last failure, or of the exclusion.
     failure: Option<String>,
-    /// Whether it has no more turns.
+    /// True if it has no more turns.
     is_out: bool,
 }
 
@@ -122,14 +122,14 @@ impl Measured {
         self.figures.iter().flatten().count()
     }
 
-    /// Whether what it has after so many rounds counts: who fails now and then is measured by the
-    /// rounds in which he did not, if they are most.
+    /// Returns true if the row counts after this number of rounds: a tracer that fails now and then
+    /// is measured by its good rounds, if they are most.
     fn is_kept(&self, rounds: u32) -> bool {
         let (good, rounds) = (self.good(), (rounds as usize).max(self.good() + self.failed));
         self.failure.is_none() || (good >= KEPT_MIN && 3 * good >= 2 * rounds)
     }
 
-    /// A round that failed. Who has failed as often as not has no other.
+    /// Adds a failed round. A row that has failed as often as not has no more turns.
     fn fail(&mut self, why: String, is_out: bool) {
         self.failed += 1;
         self.failure = Some(why);
@@ -137,14 +137,14 @@ impl Measured {
     }
 
     fn add(&mut self, sample: Sample) {
-        // What is left may be less than nothing, by as much as the two differ from turn to turn.
+        // The difference may be less than zero, by as much as the two vary from turn to turn.
         let measuring = sample.measuring.unwrap_or_default();
         self.measuring.extend(sample.measuring);
         self.figures.push(Some(sample.figure - measuring));
         let is_less = sample.measuring.is_some();
         let less = |figure| if is_less { stats::placed(figure - measuring) } else { figure };
         self.histogram.extend(sample.histogram.iter().map(|one| (less(one.0), one.1)));
-        // Rounds have most of their figures in common: kept apart, they would be as many as events.
+        // Rounds have most of their figures in common: separate entries would be as many as events.
         if self.histogram.len() > HISTOGRAM_MERGED_AT {
             self.histogram = stats::merged(&self.histogram);
         }
@@ -159,7 +159,7 @@ impl Measured {
     }
 }
 
-/// Whether a sample's events are where they should be.
+/// Checks that a sample's events are in the tracer's output.
 fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
     if !sample.figure.is_finite() || sample.measuring.is_some_and(|one| !one.is_finite()) {
         return Err(Error::output(&entry.tracer, "no figure"));
@@ -181,7 +181,7 @@ fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
     }
 }
 
-/// How many times `other` a figure is, which means nothing where that is not greater than nought.
+/// Returns the ratio of two figures, NaN if `other` is not greater than zero.
 fn times(figure: f64, other: f64) -> f64 {
     if other > 0.0 { figure / other } else { f64::NAN }
 }
@@ -226,15 +226,15 @@ impl<'a> Measuring<'a> {
         rows.enumerate().filter(|one| one.1).map(|one| one.0)
     }
 
-    /// Rows of the next round: groups in an order that is drawn, and the rows of each likewise.
+    /// Returns the rows of the next round: groups in a random order, and the rows of each likewise.
     ///
-    /// A group is what ratios are taken within: the machine wanders less from one row to the next
-    /// than it does in a round, which may take minutes.
+    /// Ratios are taken within a group: the machine drifts less from one row to the next than
+    /// during a round, which may take minutes.
     fn order(&self, shuffle: &mut Shuffle) -> Vec<usize> {
         let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for row in self.taking_part() {
-            let beside = self.entries[row].beside.and_then(|other| self.entries.get(other));
-            let case = beside.unwrap_or(&self.entries[row]).case.as_str();
+            let baseline = self.entries[row].baseline.and_then(|other| self.entries.get(other));
+            let case = baseline.unwrap_or(&self.entries[row]).case.as_str();
             groups.entry(case).or_default().push(row);
         }
         let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
@@ -243,7 +243,7 @@ impl<'a> Measuring<'a> {
         groups.concat()
     }
 
-    /// Each of them once; only an interruption goes on upward.
+    /// Measures each of them once; only an interruption is returned.
     fn round(&mut self, order: &[usize]) -> Result<()> {
         for (turn, &row) in order.iter().enumerate() {
             if signals::stopped() {
@@ -257,7 +257,7 @@ impl<'a> Measuring<'a> {
             let about = self.suite.about().name;
             let (round, turns) = (self.rounds + 1, order.len());
             let which = format!("{about}, round {round}, {} of {turns}", turn + 1);
-            self.context.progress.say(&format!("{which}: {}, {}", entry.tracer, entry.case));
+            self.context.progress.show_step(&format!("{which}: {}, {}", entry.tracer, entry.case));
             let sample = self.suite.sample(self.context, row);
             let sample = sample.and_then(|sample| proven(entry, &sample).map(|()| sample));
             match sample {
@@ -267,7 +267,7 @@ impl<'a> Measuring<'a> {
                     measured.figures.resize(self.rounds as usize, None);
                     measured.add(sample);
                 }
-                // Who was ended by Ctrl-C may say that it has failed.
+                // A program that Ctrl-C has ended may report a failure.
                 Err(_) if signals::stopped() => return Err(Error::Interrupted),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => self.fail(row, &error),
@@ -276,8 +276,8 @@ impl<'a> Measuring<'a> {
         Ok(())
     }
 
-    /// A row's round has failed. If its tracer hangs, it is out, with all rows of that tracer: they
-    /// would cost as long each.
+    /// Handles a row's failed round. If its tracer hangs, all rows of that tracer are out: they
+    /// would take as long each.
     fn fail(&mut self, row: usize, error: &Error) {
         let hangs = matches!(error, Error::Overdue { .. });
         self.rows[row].fail(error.to_string(), hangs);
@@ -293,26 +293,26 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// Whether all ratios are known well enough.
+    /// Returns true if all ratios are known well enough.
     fn is_sure(&self) -> bool {
-        // Of who has failed, or has no more turns, nothing gets surer.
+        // Rows that have failed, or have no more turns, get no more certain.
         let counts = |row: &usize| self.rows[*row].is_kept(self.rounds);
         let counted: Vec<usize> = self.taking_part().filter(counts).collect();
-        let is_told =
-            |row: &&usize| self.entries[**row].beside.is_some_and(|it| counted.contains(&it));
-        let mut ratios = counted.iter().filter(is_told).peekable();
+        let has_baseline =
+            |row: &&usize| self.entries[**row].baseline.is_some_and(|it| counted.contains(&it));
+        let mut ratios = counted.iter().filter(has_baseline).peekable();
         // Without one there is nothing to be sure of.
         ratios.peek().is_some()
             && ratios.all(|&row| {
-                let times = self.beside(row, times);
+                let times = self.ratio_to_baseline(row, times);
                 times.is_some_and(|times| times.is_within(SURE))
             })
     }
 
-    /// A row's figures in terms of those of the row that it is beside, round by round.
-    fn beside(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
-        let other = &self.rows[self.entries[row].beside?];
-        // Figures of a tracer that did not do its work say nothing of others, either.
+    /// Returns a row's figures relative to those of its baseline, round by round.
+    fn ratio_to_baseline(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
+        let other = &self.rows[self.entries[row].baseline?];
+        // Figures of a tracer that did not do its work are no baseline.
         if !other.is_kept(self.rounds) {
             return None;
         }
@@ -377,7 +377,7 @@ impl<'a> Measuring<'a> {
             histogram: Vec::new(),
             tail: None,
             measuring: None,
-            beside: entry.beside,
+            baseline: entry.baseline,
             times: None,
             added: None,
             extra: BTreeMap::new(),
@@ -388,7 +388,7 @@ impl<'a> Measuring<'a> {
         if let Some(account) = &measured.account {
             row.set_account(account);
         }
-        // A figure of a tracer that did not do its work says nothing.
+        // A figure of a tracer that did not do its work does not count.
         if status == RowStatus::Measured {
             row.samples.clone_from(&measured.figures);
             row.spread = Spread::of(&figures);
@@ -410,8 +410,8 @@ impl<'a> Measuring<'a> {
             row.extra_samples =
                 samples.map(|(what, rounds)| ((*what).to_owned(), rounds.clone())).collect();
             row.measuring = Spread::of(&measured.measuring).map(|spread| spread.median);
-            row.times = self.beside(at, times);
-            row.added = self.beside(at, |figure, other| figure - other);
+            row.times = self.ratio_to_baseline(at, times);
+            row.added = self.ratio_to_baseline(at, |figure, other| figure - other);
         }
         row
     }

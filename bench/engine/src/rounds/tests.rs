@@ -1,7 +1,7 @@
 //! Suites that were made up: whether rows, failures and ends are as they should be.
 
 use super::*;
-use crate::host::workspace::Place;
+use crate::host::workspace::Workspace;
 use crate::progress::Progress;
 use crate::results::Unit;
 use crate::single_events::Singles;
@@ -11,7 +11,7 @@ use crate::suite::About;
 struct Planted {
     entries: Vec<Entry>,
     samples: Vec<Box<dyn FnMut(u32) -> Result<Sample>>>,
-    asked: Vec<u32>,
+    runs: Vec<u32>,
     seconds: f64,
     has_left: bool,
 }
@@ -29,13 +29,13 @@ impl Suite for Planted {
         Vec::new()
     }
 
-    fn enter(&mut self, _hall: &SuiteContext<'_>) -> Result<Vec<Entry>> {
+    fn enter(&mut self, _context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
         Ok(self.entries.clone())
     }
 
-    fn sample(&mut self, _hall: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        self.asked[row] += 1;
-        (self.samples[row])(self.asked[row])
+    fn sample(&mut self, _context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
+        self.runs[row] += 1;
+        (self.samples[row])(self.runs[row])
     }
 
     fn leave(&mut self) {
@@ -53,7 +53,7 @@ fn figure(figure: f64) -> Result<Sample> {
 
 type Script = Box<dyn FnMut(u32) -> Result<Sample>>;
 
-/// Of a suite whose time is over at once.
+/// Measures a suite whose time is over at once.
 fn measured(settings: &Settings, rows: Vec<(Entry, Script)>) -> (SuiteRows, Vec<u32>) {
     measured_for(0.0, settings, rows)
 }
@@ -64,16 +64,17 @@ fn measured_for(
     rows: Vec<(Entry, Script)>,
 ) -> (SuiteRows, Vec<u32>) {
     let (entries, samples): (Vec<Entry>, Vec<Script>) = rows.into_iter().unzip();
-    let asked = vec![0; entries.len()];
-    let mut suite = Planted { entries, samples, asked, seconds, has_left: false };
-    let place = Place::at("trackway".into());
-    let context = SuiteContext { place: &place, progress: &Progress::new(), settings, cpus: 1 };
+    let runs = vec![0; entries.len()];
+    let mut suite = Planted { entries, samples, runs, seconds, has_left: false };
+    let workspace = Workspace::at("trackway".into());
+    let context =
+        SuiteContext { workspace: &workspace, progress: &Progress::new(), settings, cpus: 1 };
     let found = measure(&mut suite, &context, &mut |_| ()).expect("rows");
     assert!(suite.has_left);
-    (found, suite.asked)
+    (found, suite.runs)
 }
 
-/// What becomes of a row with this sample.
+/// Returns the row that results from this sample.
 fn row_of(sample: Sample) -> Row {
     let again = Box::new(move |_| Ok(sample.clone()));
     let (mut found, _) = measured(&rounds(1), vec![(entry("one"), again)]);
@@ -87,8 +88,8 @@ fn rounds(rounds: u32) -> Settings {
 #[test]
 fn rounds_that_are_asked_for_are_in_the_time_that_is_told() {
     let told = |settings: &Settings| {
-        let (entries, samples, asked) = Default::default();
-        let suite = Planted { entries, samples, asked, seconds: 60.0, has_left: false };
+        let (entries, samples, runs) = Default::default();
+        let suite = Planted { entries, samples, runs, seconds: 60.0, has_left: false };
         seconds(&suite, settings)
     };
     let quick = Settings { quick: true, ..rounds(3) };
@@ -104,7 +105,7 @@ fn a_tracer_that_was_silently_off_is_not_measured() {
         }
     };
     let records = |tracer| Entry { records: true, ..entry(tracer) };
-    let (found, asked) = measured(
+    let (found, runs) = measured(
         &rounds(3),
         vec![
             (records("says that all is lost"), Box::new(off(0))),
@@ -125,14 +126,14 @@ fn a_tracer_that_was_silently_off_is_not_measured() {
     );
     assert!(found.rows[..3].iter().all(|row| row.spread.is_none() && row.samples.is_empty()));
     assert_eq!(found.rows[3].status, RowStatus::Measured);
-    assert_eq!(asked, [1, 1, 1, 3]);
+    assert_eq!(runs, [1, 1, 1, 3]);
 }
 
 #[test]
 fn who_hangs_costs_its_own_rows() {
     let overdue = |_| Err(Error::Overdue { what: "hung".to_owned(), limit_s: 60 });
     let other = Entry { case: "another".to_owned(), ..entry("hung") };
-    let (found, asked) = measured(
+    let (found, runs) = measured(
         &rounds(2),
         vec![
             (entry("hung"), Box::new(overdue)),
@@ -141,10 +142,10 @@ fn who_hangs_costs_its_own_rows() {
             (Entry { absent: Some("none".to_owned()), ..entry("none") }, Box::new(|_| figure(1.0))),
         ],
     );
-    assert_eq!(asked[0] + asked[1], 1);
+    assert_eq!(runs[0] + runs[1], 1);
     assert_eq!(found.failures().count(), 2);
-    assert_eq!((asked[2], found.rows[2].median()), (2, Some(2.0)));
-    assert_eq!((asked[3], found.rows[3].status), (0, RowStatus::Absent));
+    assert_eq!((runs[2], found.rows[2].median()), (2, Some(2.0)));
+    assert_eq!((runs[3], found.rows[3].status), (0, RowStatus::Absent));
 }
 
 /// Fails in these of its turns.
@@ -157,7 +158,7 @@ fn failing(turns: &'static [u32]) -> Script {
 
 #[test]
 fn a_round_that_fails_now_and_then_costs_itself() {
-    let (found, asked) = measured(
+    let (found, runs) = measured(
         &rounds(12),
         vec![
             (entry("once"), failing(&[11])),
@@ -167,7 +168,7 @@ fn a_round_that_fails_now_and_then_costs_itself() {
             (entry("as often as not"), failing(&[3, 4])),
         ],
     );
-    assert_eq!(asked, [12, 12, 12, 1, 4]);
+    assert_eq!(runs, [12, 12, 12, 1, 4]);
     let told: Vec<(RowStatus, usize, usize)> = found
         .rows
         .iter()
@@ -200,9 +201,9 @@ fn who_hangs_late_keeps_what_there_was_and_has_no_more_turns() {
             (other, failing(&[])),
             (entry("goes on"), failing(&[])),
         ];
-        let (found, asked) = measured(&rounds(12), rows);
-        assert_eq!((asked[0], asked[2]), (at, 12));
-        assert!(asked[1] == at || asked[1] == at - 1, "{asked:?}");
+        let (found, runs) = measured(&rounds(12), rows);
+        assert_eq!((runs[0], runs[2]), (at, 12));
+        assert!(runs[1] == at || runs[1] == at - 1, "{runs:?}");
         assert!(found.rows[..2].iter().all(|row| row.status == status), "{found:?}");
         assert_eq!((found.rows[0].failed_rounds, found.rows[1].failed_rounds), (1, 0));
     }
@@ -210,44 +211,44 @@ fn who_hangs_late_keeps_what_there_was_and_has_no_more_turns() {
 
 #[test]
 fn who_has_failed_does_not_keep_others_from_being_sure() {
-    let beside = |other| Entry { beside: Some(other), ..entry("other") };
-    let (found, asked) = measured_for(
+    let baseline = |other| Entry { baseline: Some(other), ..entry("other") };
+    let (found, runs) = measured_for(
         1e6,
         &Settings::default(),
         vec![
             (entry("broken"), failing(&[1])),
-            (beside(0), failing(&[])),
+            (baseline(0), failing(&[])),
             (entry("sound"), failing(&[])),
-            (beside(2), failing(&[])),
+            (baseline(2), failing(&[])),
         ],
     );
     assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Sure));
-    assert_eq!((asked[0], found.rows[1].times), (1, None));
+    assert_eq!((runs[0], found.rows[1].times), (1, None));
 }
 
 #[test]
 fn who_cannot_begin_has_failed_and_nothing_is_told_in_terms_of_it() {
     let failed = Entry { failed: Some("it does not compile".to_owned()), ..entry("broken") };
-    let beside = Entry { beside: Some(0), ..entry("other") };
-    let (found, asked) = measured(
+    let baseline = Entry { baseline: Some(0), ..entry("other") };
+    let (found, runs) = measured(
         &Settings::default(),
-        vec![(failed, Box::new(|_| figure(1.0))), (beside, Box::new(|_| figure(2.0)))],
+        vec![(failed, Box::new(|_| figure(1.0))), (baseline, Box::new(|_| figure(2.0)))],
     );
-    assert_eq!((asked[0], found.rows[0].status), (0, RowStatus::Failed));
+    assert_eq!((runs[0], found.rows[0].status), (0, RowStatus::Failed));
     assert_eq!((found.rows[1].times, found.ended), (None, Ended::Time));
     assert_eq!(found.failures().count(), 1);
 }
 
 #[test]
 fn ratios_are_of_the_same_round() {
-    let beside = Entry { beside: Some(0), ..entry("twice") };
+    let baseline = Entry { baseline: Some(0), ..entry("twice") };
     let drifting = |times: f64| move |turn: u32| figure(times * f64::from(turn));
     let (found, _) = measured_for(
         1e6,
         &Settings::default(),
-        vec![(entry("once"), Box::new(drifting(1.0))), (beside, Box::new(drifting(2.0)))],
+        vec![(entry("once"), Box::new(drifting(1.0))), (baseline, Box::new(drifting(2.0)))],
     );
-    // It is sure at once, however much the figures themselves wander.
+    // The ratio is certain at once, however much the figures themselves vary.
     assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Sure));
     let row = &found.rows[1];
     assert_eq!(row.times.map(|times| times.median), Some(2.0));
@@ -256,11 +257,11 @@ fn ratios_are_of_the_same_round() {
 
 #[test]
 fn what_stays_unsure_ends_with_its_time() {
-    let beside = Entry { beside: Some(0), is_control: true, ..entry("wild") };
+    let baseline = Entry { baseline: Some(0), is_control: true, ..entry("wild") };
     let wild = |turn: u32| figure(if turn.is_multiple_of(2) { 1.0 } else { 9.0 });
     let (found, _) = measured(
         &Settings::default(),
-        vec![(entry("calm"), Box::new(|_| figure(3.0))), (beside, Box::new(wild))],
+        vec![(entry("calm"), Box::new(|_| figure(3.0))), (baseline, Box::new(wild))],
     );
     assert_eq!((found.rounds, found.ended), (ROUNDS_LATE, Ended::Time));
     assert!(found.rows[1].is_control);
@@ -280,7 +281,7 @@ fn an_interruption_keeps_what_there_is() {
 
 #[test]
 fn half_a_round_is_a_round_in_which_some_have_nothing() {
-    // Whoever is third in a round is interrupted in the first; in the other lot, in the second.
+    // The third row in a round is interrupted in the first round; in the other case, in the second.
     for whole in [0, 1] {
         let turns = std::rc::Rc::new(std::cell::Cell::new(0));
         let script = || -> Script {
@@ -321,21 +322,21 @@ fn what_measuring_takes_is_subtracted_and_said() {
 /// Rows in the order in which they had their turns.
 fn turns(seed: u64) -> Vec<String> {
     let told = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-    let row = |tracer: &str, case: &str, beside: Option<usize>| {
+    let row = |tracer: &str, case: &str, baseline: Option<usize>| {
         let (told, name) = (told.clone(), format!("{case} {tracer}"));
         let case = case.to_owned();
         let script: Script = Box::new(move |_| {
             told.borrow_mut().push(name.clone());
             figure(1.0)
         });
-        (Entry { case, beside, ..entry(tracer) }, script)
+        (Entry { case, baseline, ..entry(tracer) }, script)
     };
     let mut rows = Vec::new();
     for case in 0..5 {
         let first = rows.len();
         rows.push(row("ours", &format!("case{case}"), None));
         rows.push(row("theirs", &format!("case{case}"), Some(first)));
-        // Told in terms of another case: it goes with that.
+        // A row with a baseline in another case belongs to the group of that case.
         rows.push(row("again", &format!("other{case}"), Some(first)));
     }
     let _ = measured(&Settings { seed, ..rounds(4) }, rows);
@@ -363,11 +364,11 @@ fn a_seed_repeats_an_order_and_nought_is_a_seed() {
 
 #[test]
 fn what_is_divided_by_nought_has_no_interval() {
-    let beside = || Entry { beside: Some(0), ..entry("other") };
+    let baseline = || Entry { baseline: Some(0), ..entry("other") };
     let other = |at_four: f64| move |turn: u32| figure(if turn == 4 { at_four } else { 2.0 });
     for (at_four, has_interval) in [(2.0, true), (0.0, false), (-1.0, false)] {
         let rows: Vec<(Entry, Script)> =
-            vec![(entry("one"), Box::new(other(at_four))), (beside(), Box::new(|_| figure(3.0)))];
+            vec![(entry("one"), Box::new(other(at_four))), (baseline(), Box::new(|_| figure(3.0)))];
         let times = measured(&rounds(8), rows).0.rows[1].times.expect("a ratio");
         assert_eq!((times.median, times.interval.is_some()), (1.5, has_interval));
     }
@@ -375,7 +376,7 @@ fn what_is_divided_by_nought_has_no_interval() {
 
 #[test]
 fn what_timing_takes_is_subtracted_once() {
-    // A tick is a ns; an event takes 30 beyond the 20 of timing it, and one 800.
+    // A tick is a ns; an event takes 30 in addition to the 20 of timing it, and one 800.
     let output = "timing 20 100\ntiming-most 20\nsingle 50 99\nsingle 820 1\n\
                   single-most 820\nticks 1000 1000\n";
     let sample = Singles::parse(output, 100).expect("all").sample();

@@ -1,32 +1,33 @@
-//! The cases of Letaief's thesis: what a routine takes that is bare, traced, beside an event that
-//! is not hit, and instrumented while nobody traces; each time by itself, and all of them kept.
+//! The cases of Letaief's thesis: the duration of a routine that is bare, traced, next to an event
+//! that is not hit, and instrumented without a session. Each duration is measured by itself, and
+//! all are kept.
 //!
-//! Main invariant: nothing but the routine is between two readings of the processor's counter, and
-//! it is the same loop, compiled with the same flags, in every case. What reading the counter takes
-//! is measured by the same loop around nothing, in the same turn, and subtracted: so *bare* must be
-//! nought.
+//! Main invariant: only the routine runs between two readings of the processor's counter, and it is
+//! the same loop, compiled with the same flags, in every case. The cost of reading the counter is
+//! measured by the same loop around nothing, in the same turn, and subtracted: so *bare* must be
+//! zero.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::numbers;
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::results::{Account, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::single_events::Singles;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use super::programs::{Linked, Programs, Storage, Under};
+use super::programs::{Conditions, Linked, Programs, Storage};
 use crate::tracers::probed::{Probed, Prober};
 use crate::tracers::{FLOW_BYTES, name};
 
 /// Its name.
 const NAME: &str = "cases";
-/// Events between two pauses, so that who drains to disk keeps up: a buffer has room for twenty
-/// times as many.
+/// Events between two pauses, so that recorders to disk keep up: a buffer has room for twenty times
+/// as many.
 const BURST: u64 = 10_000;
 /// The same where each is a breakpoint, which takes ten times as long.
 const BURST_HIT: u64 = 1_000;
-/// How long a pause is, in µs.
+/// Length of a pause, in µs.
 const PAUSE_US: u64 = 2_000;
 /// Bursts of a turn.
 const BURSTS: u64 = 30;
@@ -67,7 +68,7 @@ struct Turn {
     /// Name of the work in the program.
     work: &'static str,
     is_claim: bool,
-    /// Who puts a breakpoint on its probe, if its events are one.
+    /// The tracer that puts a breakpoint on the probe, if the events come from one.
     prober: Option<Prober>,
 }
 
@@ -76,13 +77,13 @@ impl Turn {
         Self { tracer, linked, case, work, is_claim: false, prober: None }
     }
 
-    /// One of a probe.
+    /// Makes the turn of a probe.
     const fn probed(prober: Prober, case: Case, work: &'static str) -> Self {
         let turn = Self::new(prober.name(), Linked::Nothing, case, work);
         Self { prober: Some(prober), ..turn }
     }
 
-    /// Who puts a breakpoint on the probe in this case.
+    /// Returns the tracer that puts a breakpoint on the probe in this case.
     fn attached(self) -> Option<Prober> {
         self.prober.filter(|_| self.case != Case::Off)
     }
@@ -93,17 +94,17 @@ impl Turn {
         if is_hit { BURST_HIT } else { BURST }
     }
 
-    /// Events of a run of so many bursts that are recorded: the first one warms up.
+    /// Returns the number of recorded events of a run: the first burst warms up.
     fn emitted(self, bursts: u64) -> u64 {
         if self.case == Case::NotHit { ELSEWHERE } else { (bursts + 1) * self.burst() }
     }
 
-    const fn under(self) -> Under {
+    const fn conditions(self) -> Conditions {
         let storage = match self.case {
             Case::Bare | Case::Off => Storage::Off,
             Case::Active | Case::NotHit => Storage::File,
         };
-        Under { linked: self.linked, storage, is_claim: self.is_claim }
+        Conditions { linked: self.linked, storage, is_claim: self.is_claim }
     }
 
     const fn program(self) -> &'static str {
@@ -116,7 +117,7 @@ impl Turn {
     }
 }
 
-/// All of them, in the order of their rows.
+/// Returns all turns, in the order of their rows.
 fn turns() -> Vec<Turn> {
     let (ours, theirs) = (Linked::Trackway, Linked::Lttng);
     let mut turns = vec![Turn::new("none", Linked::Nothing, Case::Bare, "bare")];
@@ -148,50 +149,55 @@ pub(crate) struct Cases {
 }
 
 impl Cases {
-    /// Compiles what a turn needs: an entry that says why it cannot be had, if it cannot.
+    /// Compiles the program of a turn; the entry has the reason if the turn is not possible.
     fn set_up(&mut self, context: &SuiteContext<'_>, turn: Turn) -> Result<Entry> {
-        context.progress.say(&format!("setting up {}", turn.tracer));
+        context.progress.show_step(&format!("setting up {}", turn.tracer));
         let absent = match turn.prober {
-            Some(prober) => prober.absence(context.place),
-            None => Programs::missing(context.place, turn.linked),
+            Some(prober) => prober.absence(context.workspace),
+            None => Programs::missing(context.workspace, turn.linked),
         };
         if absent.is_some() {
             return Ok(Entry { absent, ..Entry::default() });
         }
-        match self.programs.set_up(context.place, turn.linked, turn.program()) {
+        match self.programs.set_up(context.workspace, turn.linked, turn.program()) {
             Ok(_) => Ok(Entry::default()),
             Err(Error::Interrupted) => Err(Error::Interrupted),
             Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
         }
     }
 
-    /// Runs a turn's program: what it printed, and what became of its events.
-    fn run(&self, place: &Place, turn: Turn, bursts: u64) -> Result<(String, Option<Account>)> {
-        let program = place.path(turn.program()).display().to_string();
+    /// Runs a turn's program; returns its output and the account of its events.
+    fn run(
+        &self,
+        workspace: &Workspace,
+        turn: Turn,
+        bursts: u64,
+    ) -> Result<(String, Option<Account>)> {
+        let program = workspace.path(turn.program()).display().to_string();
         let [count, burst, pause] =
             [bursts, turn.burst(), PAUSE_US].map(|number| number.to_string());
         let words = [program, turn.work.to_owned(), count, burst, pause];
         if let Some(prober) = turn.attached() {
             let (emitted, buffer_kib) = (turn.emitted(bursts), FLOW_BYTES >> 10);
             let probed = Probed { before: &[], words: &words, emitted, buffer_kib };
-            return prober.run(place, &probed).map(|(output, account)| (output, Some(account)));
+            return prober.run(workspace, &probed).map(|(output, account)| (output, Some(account)));
         }
-        let (under, words) = (turn.under(), words.each_ref().map(String::as_str));
-        let mut command = self.programs.begin(place, under, &words)?;
+        let (conditions, words) = (turn.conditions(), words.each_ref().map(String::as_str));
+        let mut command = self.programs.begin(workspace, conditions, &words)?;
         let finished = child::run(&mut command, turn.tracer)?;
         let (emitted, _) = parts(&finished.stdout)?;
-        let account = self.programs.end(place, under, emitted)?;
+        let account = self.programs.end(workspace, conditions, emitted)?;
         Ok((finished.stdout, account))
     }
 
-    /// Tells each event that is recorded in terms of ours of the same work; what is nought but for
-    /// noise is in no ratio. The place of the first of ours.
-    fn tell_beside(&self, entries: &mut [Entry]) -> Option<usize> {
+    /// Sets Trackway's row of the same work as the baseline of each recorded row; rows that are
+    /// zero but for noise get no ratio. Returns the index of Trackway's first row.
+    fn set_baselines(&self, entries: &mut [Entry]) -> Option<usize> {
         let is_active = |turn: &Turn| turn.case == Case::Active;
         for (entry, turn) in entries.iter_mut().zip(&self.rows).filter(|one| is_active(one.1)) {
             let is_first = |other: &Turn| is_active(other) && other.work == turn.work;
             let first = self.rows.iter().position(is_first);
-            entry.beside = first.filter(|&first| self.rows[first] != *turn);
+            entry.baseline = first.filter(|&first| self.rows[first] != *turn);
         }
         self.rows.iter().position(is_active)
     }
@@ -226,17 +232,17 @@ impl Suite for Cases {
             entries.push(Entry {
                 tracer: turn.tracer.to_owned(),
                 case: turn.case.words().to_owned(),
-                records: turn.under().storage != Storage::Off,
+                records: turn.conditions().storage != Storage::Off,
                 command: format!("trackway bench {NAME} --tracers {}", turn.tracer),
                 ..self.set_up(context, turn)?
             });
             self.rows.push(turn);
         }
-        let first = self.tell_beside(&mut entries);
+        let first = self.set_baselines(&mut entries);
         if let Some(first) = first.filter(|&first| entries[first].can_be_measured()) {
             let tracer = format!("{} again", entries[first].tracer);
             let control = Entry { tracer, is_control: true, ..entries[first].clone() };
-            entries.push(Entry { beside: Some(first), ..control });
+            entries.push(Entry { baseline: Some(first), ..control });
             self.rows.push(self.rows[first]);
         }
         Ok(entries)
@@ -245,7 +251,7 @@ impl Suite for Cases {
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let turn = self.rows[row];
         let bursts = if context.settings.quick { BURSTS_QUICK } else { BURSTS };
-        let (output, account) = self.run(context.place, turn, bursts)?;
+        let (output, account) = self.run(context.workspace, turn, bursts)?;
         let (emitted, singles) = parts(&output)?;
         if let Some(account) = account.filter(|account| account.emitted != emitted) {
             let message = format!("{emitted} events were emitted: {}", account.words());
@@ -260,7 +266,7 @@ impl Suite for Cases {
     }
 }
 
-/// How many events a program says it has emitted, and what it says of those that were timed.
+/// Returns the number of events that a program reports, and its report on the timed ones.
 fn parts(output: &str) -> Result<(u64, &str)> {
     let (first, rest) = output.split_once('\n').unwrap_or((output, ""));
     let [emitted] = numbers(first, "emitted")?;
@@ -300,9 +306,9 @@ mod tests {
         let rows = turns();
         let mut entries = vec![Entry::default(); rows.len()];
         let suite = Cases { rows, ..Cases::default() };
-        assert_eq!(suite.tell_beside(&mut entries), Some(1));
+        assert_eq!(suite.set_baselines(&mut entries), Some(1));
         let told = entries.iter().zip(&suite.rows).filter_map(|(entry, turn)| {
-            let other = suite.rows[entry.beside?];
+            let other = suite.rows[entry.baseline?];
             Some((turn.tracer, other.tracer, turn.case == other.case))
         });
         let expected = [

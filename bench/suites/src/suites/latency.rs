@@ -1,11 +1,11 @@
-//! How late a thread of real-time priority wakes up, traced and not: what cyclictest measures, by a
-//! loop of our own that may have an event in it, beside cyclictest itself.
+//! Wake-up latency of a thread of real-time priority, traced and untraced: the measurement of
+//! cyclictest, by a loop of the bench that may have an event in it, next to cyclictest itself.
 
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::{Account, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::stats::{Tail, merged};
@@ -19,76 +19,76 @@ use crate::tracers::kernel::{
 use crate::tracers::probed::{Probed, Prober};
 use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
 
-/// The loop: without an event, with ours, with LTTng's, with a probe.
+/// Programs of the loop: without an event, with Trackway's, with LTTng's, with a probe.
 const PLAIN: &str = "latency";
 const WITH_OURS: &str = "latency-trackway";
 const WITH_LTTNGS: &str = "latency-lttng";
 const WITH_A_PROBE: &str = "latency-usdt";
-/// Words of its command: itself, what to do, how often, and how long it sleeps.
+/// Words of the loop's command: program, mode, number of turns, and time of sleep.
 const LOOP_WORDS: usize = 4;
-/// What it sleeps for, in µs, and how often in a turn.
+/// Time that the loop sleeps, in µs, and number of its turns.
 const INTERVAL_US: u64 = 200;
 const LOOPS: u64 = 2500;
 const LOOPS_QUICK: u64 = 500;
 /// Steps of histograms, in ns: as the loop's.
 const STEP_NS: u64 = 100;
-/// What cyclictest does: as the loop, and each latency is told, in ns.
+/// Options of cyclictest: as the loop, with each latency printed, in ns.
 const CYCLICTEST: &str = "-t 1 -m -N -q -v -p 80 -i 200";
 /// The system call in which the loop sleeps.
 const CALL: &str = "clock_nanosleep";
-/// What latency is not to exceed, in µs, of which is said how often it did.
+/// Bound of latency, in µs; the report counts the turns above it.
 const LATE_US: f64 = 100.0;
 
-/// What else is known of the loop.
+/// Keys of the loop's extra figures.
 const FIFO: &str = "real-time priority";
 const MISSED: &str = "in all, turns missed";
 const LATE: &str = "in all, later than 100 µs";
 
-/// Who traces what of the loop.
+/// A tracer of the loop, with its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Nobody.
+enum LoopTracer {
+    /// No tracer.
     Untraced,
-    /// Nobody, of cyclictest itself.
+    /// No tracer, cyclictest instead of the loop.
     Cyclictest,
-    /// Our event is in the loop, and no session.
+    /// Trackway's event is in the loop, without a session.
     Off,
-    /// Our event, in a session.
-    Ours(Keep),
+    /// Trackway's event, in a session.
+    Trackway(Keep),
     /// LTTng's, in a session.
     Lttng,
-    /// A probe, on which somebody has put a breakpoint.
+    /// A probe, on which a tracer has put a breakpoint.
     Probed(Prober),
-    /// The kernel's events.
+    /// Kernel events.
     Kernel(KernelTracer, KernelEvents, Keep),
 }
 
-/// The ways, and their names.
-const WAYS: [(&str, Way); 17] = {
+/// All of them, with their names.
+const LOOP_TRACERS: [(&str, LoopTracer); 17] = {
     use KernelEvents::{Everything, OneCall};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway};
     [
-        ("untraced", Way::Untraced),
-        ("cyclictest", Way::Cyclictest),
-        ("trackway-off", Way::Off),
-        ("trackway", Way::Ours(Keep::Disk)),
-        ("trackway-flight", Way::Ours(Keep::Flight)),
-        ("lttng-ust", Way::Lttng),
-        (Prober::Ftrace.name(), Way::Probed(Prober::Ftrace)),
-        (Prober::Perf.name(), Way::Probed(Prober::Perf)),
-        (Prober::Bpftrace.name(), Way::Probed(Prober::Bpftrace)),
-        ("trackway-nanosleep", Way::Kernel(Trackway, OneCall(CALL), Keep::Disk)),
-        ("ftrace-nanosleep", Way::Kernel(FtraceRaw, OneCall(CALL), Keep::Disk)),
-        ("perf-nanosleep", Way::Kernel(Perf, OneCall(CALL), Keep::Disk)),
-        ("bpftrace-nanosleep", Way::Kernel(Bpftrace, OneCall(CALL), Keep::Disk)),
-        ("trackway-everything", Way::Kernel(Trackway, Everything, Keep::Disk)),
-        ("trackway-everything-flight", Way::Kernel(Trackway, Everything, Keep::Flight)),
-        ("ftrace-everything", Way::Kernel(FtraceRaw, Everything, Keep::Disk)),
-        ("ftrace-everything-flight", Way::Kernel(FtraceRaw, Everything, Keep::Flight)),
+        ("untraced", LoopTracer::Untraced),
+        ("cyclictest", LoopTracer::Cyclictest),
+        ("trackway-off", LoopTracer::Off),
+        ("trackway", LoopTracer::Trackway(Keep::Disk)),
+        ("trackway-flight", LoopTracer::Trackway(Keep::Flight)),
+        ("lttng-ust", LoopTracer::Lttng),
+        (Prober::Ftrace.name(), LoopTracer::Probed(Prober::Ftrace)),
+        (Prober::Perf.name(), LoopTracer::Probed(Prober::Perf)),
+        (Prober::Bpftrace.name(), LoopTracer::Probed(Prober::Bpftrace)),
+        ("trackway-nanosleep", LoopTracer::Kernel(Trackway, OneCall(CALL), Keep::Disk)),
+        ("ftrace-nanosleep", LoopTracer::Kernel(FtraceRaw, OneCall(CALL), Keep::Disk)),
+        ("perf-nanosleep", LoopTracer::Kernel(Perf, OneCall(CALL), Keep::Disk)),
+        ("bpftrace-nanosleep", LoopTracer::Kernel(Bpftrace, OneCall(CALL), Keep::Disk)),
+        ("trackway-everything", LoopTracer::Kernel(Trackway, Everything, Keep::Disk)),
+        ("trackway-everything-flight", LoopTracer::Kernel(Trackway, Everything, Keep::Flight)),
+        ("ftrace-everything", LoopTracer::Kernel(FtraceRaw, Everything, Keep::Disk)),
+        ("ftrace-everything-flight", LoopTracer::Kernel(FtraceRaw, Everything, Keep::Flight)),
     ]
 };
 
-/// What the machine does besides.
+/// Other work of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Machine {
     Idle,
@@ -109,100 +109,106 @@ impl Machine {
 pub(crate) struct Latency {
     kernel: Option<KernelTracers>,
     ust: Option<Ust>,
-    rows: Vec<(Way, Machine)>,
+    rows: Vec<(LoopTracer, Machine)>,
 }
 
 impl Latency {
-    /// Makes a way ready; why it is absent, or has failed, if it is or has.
-    fn set_up(&mut self, place: &Place, way: Way) -> Result<Entry> {
-        let absent = match way {
-            Way::Untraced => None,
-            Way::Cyclictest => no_cyclictest(),
-            Way::Off | Way::Ours(_) => match availability(&place.tools, true) {
+    /// Prepares a tracer; the entry has the reason if it is absent or has failed.
+    fn set_up(&mut self, workspace: &Workspace, loop_tracer: LoopTracer) -> Result<Entry> {
+        let absent = match loop_tracer {
+            LoopTracer::Untraced => None,
+            LoopTracer::Cyclictest => no_cyclictest(),
+            LoopTracer::Off | LoopTracer::Trackway(_) => match availability(&workspace.tools, true)
+            {
                 Availability::Missing(reason) => Some(reason),
                 Availability::Ready => None,
             },
-            Way::Lttng => Ust::absence(place),
-            Way::Probed(prober) => prober.absence(place),
-            Way::Kernel(tracer, _, _) => {
-                self.kernel.as_ref().and_then(|all| all.absence(place, tracer))
+            LoopTracer::Lttng => Ust::absence(workspace),
+            LoopTracer::Probed(prober) => prober.absence(workspace),
+            LoopTracer::Kernel(tracer, _, _) => {
+                self.kernel.as_ref().and_then(|all| all.absence(workspace, tracer))
             }
         };
         if absent.is_some() {
             return Ok(Entry { absent, ..Entry::default() });
         }
-        match self.compile(place, way) {
+        match self.compile(workspace, loop_tracer) {
             Ok(()) => Ok(Entry::default()),
             Err(Error::Interrupted) => Err(Error::Interrupted),
             Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
         }
     }
 
-    fn compile(&mut self, place: &Place, way: Way) -> Result<()> {
-        match way {
-            Way::Off | Way::Ours(_) => {
-                let flags = link_flags(place)?;
+    fn compile(&mut self, workspace: &Workspace, loop_tracer: LoopTracer) -> Result<()> {
+        match loop_tracer {
+            LoopTracer::Off | LoopTracer::Trackway(_) => {
+                let flags = link_flags(workspace)?;
                 let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-                place.compile(WITH_OURS, &flags).map(drop)
+                workspace.compile(WITH_OURS, &flags).map(drop)
             }
-            Way::Lttng => {
-                let provider = place.path("lttng-provider.c").display().to_string();
-                place.compile(WITH_LTTNGS, &[&provider, "-llttng-ust", "-ldl"])?;
+            LoopTracer::Lttng => {
+                let provider = workspace.path("lttng-provider.c").display().to_string();
+                workspace.compile(WITH_LTTNGS, &[&provider, "-llttng-ust", "-ldl"])?;
                 if self.ust.is_none() {
-                    self.ust = Some(Ust::start(place)?);
+                    self.ust = Some(Ust::start(workspace)?);
                 }
                 Ok(())
             }
-            Way::Probed(_) => place.compile(WITH_A_PROBE, &[]).map(drop),
-            _ => place.compile(PLAIN, &[]).map(drop),
+            LoopTracer::Probed(_) => workspace.compile(WITH_A_PROBE, &[]).map(drop),
+            _ => workspace.compile(PLAIN, &[]).map(drop),
         }
     }
 
-    fn run(&self, context: &SuiteContext<'_>, way: Way, machine: Machine) -> Result<Sample> {
-        let place = context.place;
+    fn run(
+        &self,
+        context: &SuiteContext<'_>,
+        loop_tracer: LoopTracer,
+        machine: Machine,
+    ) -> Result<Sample> {
+        let workspace = context.workspace;
         let loops = loops(context.settings);
-        let words = command(place, way, machine, loops);
+        let words = command(workspace, loop_tracer, machine, loops);
         let buffer = BUFFER_KIB << 10;
-        let (stdout, account) = match way {
-            Way::Untraced | Way::Off => {
+        let (stdout, account) = match loop_tracer {
+            LoopTracer::Untraced | LoopTracer::Off => {
                 let mut command = plain(&words);
-                in_window(&mut command, &off_window_dir(place)?);
+                in_window(&mut command, &off_window_dir(workspace)?);
                 (child::run(&mut command, PLAIN)?.stdout, None)
             }
-            Way::Cyclictest => {
+            LoopTracer::Cyclictest => {
                 let output = child::run(&mut plain(&words), "cyclictest")?.stdout;
                 return cyclictest(&output, loops);
             }
-            Way::Ours(keep) => {
+            LoopTracer::Trackway(keep) => {
                 let options: &[&str] = match keep {
                     Keep::Disk => &["--context", "none"],
                     Keep::Flight => &["--context", "none", "--flight-recorder"],
                 };
                 let known = Known::Count(loops);
-                let ran = command_tracer::trackway(place, options, buffer, &words, known)?;
+                let ran = command_tracer::trackway(workspace, options, buffer, &words, known)?;
                 (ran.finished.stdout, Some(ran.account))
             }
-            Way::Lttng => {
+            LoopTracer::Lttng => {
                 let ust = self.ust.as_ref();
                 let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
                 let session = ("lab:*", None, buffer);
-                let ran = ust.record(place, session, &words, Known::Count(loops))?;
+                let ran = ust.record(workspace, session, &words, Known::Count(loops))?;
                 (ran.finished.stdout, Some(ran.account))
             }
-            Way::Probed(prober) => {
+            LoopTracer::Probed(prober) => {
                 let (before, words) = words.split_at(words.len() - LOOP_WORDS);
                 let buffer_kib = BUFFER_KIB;
                 let probed = Probed { before, words, emitted: loops, buffer_kib };
-                let (stdout, account) = prober.run(place, &probed)?;
+                let (stdout, account) = prober.run(workspace, &probed)?;
                 (stdout, Some(account))
             }
-            Way::Kernel(tracer, events, keep) => {
+            LoopTracer::Kernel(tracer, events, keep) => {
                 let kernel = self.kernel.as_ref();
                 let kernel =
                     kernel.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
                 let call = if matches!(events, KernelEvents::OneCall(_)) { CALL } else { "" };
                 let (program, rest) = words.split_at(1);
-                let job = Job { place, events, keep, call, work: Work::Command(program, rest) };
+                let job = Job { workspace, events, keep, call, work: Work::Command(program, rest) };
                 let ran = kernel.run(tracer, &job)?;
                 let account = account_of(&ran, tracer, (events, keep), loops)?;
                 (ran.stdout, account)
@@ -213,8 +219,9 @@ impl Latency {
     }
 }
 
-/// What became of the events: of the one call, entry and exit of each turn are looked for; of
-/// everything, the loop's marks, and that there are no fewer than entries and exits.
+/// Computes the account of the events. For the one system call, it checks entry and exit of each
+/// turn; for all kernel events, it checks the loop's marks and that the number of events is no less
+/// than that of entries and exits.
 fn account_of(
     ran: &Ran,
     tracer: KernelTracer,
@@ -243,15 +250,20 @@ fn plain(words: &[String]) -> Command {
     command
 }
 
-/// What is run.
-fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String> {
-    let path = |program: &str| place.path(program).display().to_string();
+/// Returns the words of the command.
+fn command(
+    workspace: &Workspace,
+    loop_tracer: LoopTracer,
+    machine: Machine,
+    loops: u64,
+) -> Vec<String> {
+    let path = |program: &str| workspace.path(program).display().to_string();
     let mut words = Vec::new();
     if machine == Machine::Loaded {
         words.extend([path(PLAIN), "busy".to_owned()]);
     }
-    let program = match way {
-        Way::Cyclictest => {
+    let program = match loop_tracer {
+        LoopTracer::Cyclictest => {
             // On the last of the CPUs, as the loop.
             let cpus = trackway_bench_engine::host::machine::allowed_cpus().unwrap_or_default();
             let cpu = cpus.last().copied().unwrap_or_default();
@@ -259,10 +271,10 @@ fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String>
             words.extend(arguments.split(' ').map(str::to_owned));
             return words;
         }
-        Way::Off | Way::Ours(_) => WITH_OURS,
-        Way::Lttng => WITH_LTTNGS,
-        Way::Probed(_) => WITH_A_PROBE,
-        Way::Untraced | Way::Kernel(..) => PLAIN,
+        LoopTracer::Off | LoopTracer::Trackway(_) => WITH_OURS,
+        LoopTracer::Lttng => WITH_LTTNGS,
+        LoopTracer::Probed(_) => WITH_A_PROBE,
+        LoopTracer::Untraced | LoopTracer::Kernel(..) => PLAIN,
     };
     let numbers = [loops, INTERVAL_US].map(|number| number.to_string());
     words.extend([path(program), "loop".to_owned()]);
@@ -270,7 +282,7 @@ fn command(place: &Place, way: Way, machine: Machine, loops: u64) -> Vec<String>
     words
 }
 
-/// A sample of latencies in ns, of which the figure is their median, in µs.
+/// Makes a sample of latencies in ns; the figure is their median, in µs.
 fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
     let histogram: Vec<(f64, u64)> =
         latencies.iter().map(|&(ns, count)| (ns as f64 / 1000.0, count)).collect();
@@ -281,7 +293,7 @@ fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
     Ok(Sample { figure: tail.p50, histogram, extra, ..Sample::default() })
 }
 
-/// What the loop says.
+/// Parses the output of the loop.
 fn parsed(stdout: &str) -> Result<Sample> {
     let mut latencies = Vec::new();
     for line in stdout.lines().filter(|line| line.starts_with("latency ")) {
@@ -299,7 +311,7 @@ fn parsed(stdout: &str) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Why cyclictest cannot be had, if it cannot: of its priority, by trying.
+/// Returns the reason if cyclictest is not available; its priority is checked by a trial.
 fn no_cyclictest() -> Option<String> {
     if !has("cyclictest") {
         return Some("cyclictest is not installed (Debian has it in rt-tests)".to_owned());
@@ -311,7 +323,7 @@ fn no_cyclictest() -> Option<String> {
     Some(format!("cyclictest cannot run here: {}", said.unwrap_or(&failure)))
 }
 
-/// What cyclictest says: lines `THREAD: NUMBER: NS`, and at the end the greatest.
+/// Parses the output of cyclictest: lines `THREAD: NUMBER: NS`, and at the end the greatest.
 fn cyclictest(output: &str, loops: u64) -> Result<Sample> {
     let mut latencies: Vec<u64> = Vec::new();
     let mut greatest = None;
@@ -352,47 +364,50 @@ impl Suite for Latency {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        WAYS.map(|way| way.0).into()
+        LOOP_TRACERS.map(|loop_tracer| loop_tracer.0).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        self.kernel = Some(KernelTracers::set_up(context.place)?);
-        context.place.compile(PLAIN, &[])?;
+        self.kernel = Some(KernelTracers::set_up(context.workspace)?);
+        context.workspace.compile(PLAIN, &[])?;
         let mut entries: Vec<Entry> = Vec::new();
         let machines: &[Machine] = if context.settings.quick {
             &[Machine::Idle]
         } else {
             &[Machine::Idle, Machine::Loaded]
         };
-        for (name, way) in WAYS {
-            if way != Way::Untraced && !context.settings.wants(name) {
+        for (name, loop_tracer) in LOOP_TRACERS {
+            if loop_tracer != LoopTracer::Untraced && !context.settings.wants(name) {
                 continue;
             }
-            context.progress.say(&format!("setting up {name}"));
-            let ready = self.set_up(context.place, way)?;
+            context.progress.show_step(&format!("setting up {name}"));
+            let ready = self.set_up(context.workspace, loop_tracer)?;
             for (at, &machine) in machines.iter().enumerate() {
                 entries.push(Entry {
                     tracer: name.to_owned(),
                     case: machine.words().to_owned(),
-                    records: !matches!(way, Way::Untraced | Way::Cyclictest | Way::Off),
+                    records: !matches!(
+                        loop_tracer,
+                        LoopTracer::Untraced | LoopTracer::Cyclictest | LoopTracer::Off
+                    ),
                     // The untraced ones are the first.
-                    beside: (way != Way::Untraced).then_some(at),
+                    baseline: (loop_tracer != LoopTracer::Untraced).then_some(at),
                     command: format!("trackway bench latency --tracers {name}"),
                     ..ready.clone()
                 });
-                self.rows.push((way, machine));
+                self.rows.push((loop_tracer, machine));
             }
         }
         let tracer = format!("{} again", entries[0].tracer);
-        let control = Entry { tracer, is_control: true, beside: Some(0), ..entries[0].clone() };
+        let control = Entry { tracer, is_control: true, baseline: Some(0), ..entries[0].clone() };
         entries.push(control);
         self.rows.push(self.rows[0]);
         Ok(entries)
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        let (way, machine) = self.rows[row];
-        self.run(context, way, machine)
+        let (loop_tracer, machine) = self.rows[row];
+        self.run(context, loop_tracer, machine)
     }
 
     fn leave(&mut self) {
@@ -432,13 +447,14 @@ mod tests {
 
     #[test]
     fn each_way_is_there_once_and_the_untraced_first() {
-        assert_eq!(WAYS[0].1, Way::Untraced);
-        let names: std::collections::BTreeSet<&str> = WAYS.iter().map(|way| way.0).collect();
-        assert_eq!(names.len(), WAYS.len());
-        for (name, way) in WAYS {
-            let is_ours = match way {
-                Way::Off | Way::Ours(_) => true,
-                Way::Kernel(tracer, _, _) => tracer == KernelTracer::Trackway,
+        assert_eq!(LOOP_TRACERS[0].1, LoopTracer::Untraced);
+        let names: std::collections::BTreeSet<&str> =
+            LOOP_TRACERS.iter().map(|loop_tracer| loop_tracer.0).collect();
+        assert_eq!(names.len(), LOOP_TRACERS.len());
+        for (name, loop_tracer) in LOOP_TRACERS {
+            let is_ours = match loop_tracer {
+                LoopTracer::Off | LoopTracer::Trackway(_) => true,
+                LoopTracer::Kernel(tracer, _, _) => tracer == KernelTracer::Trackway,
                 _ => false,
             };
             assert_eq!(name.starts_with("trackway"), is_ours, "{name}");

@@ -1,4 +1,4 @@
-//! The suites: what each measures, with which tracers, and by which method.
+//! The suites, each with its tracers and its method.
 
 pub(crate) mod breakdown;
 pub(crate) mod cases;
@@ -12,16 +12,16 @@ mod programs;
 pub(crate) mod reading;
 mod scaling;
 pub(crate) mod sessions;
+mod shared_runs;
 pub(crate) mod sharing;
 pub(crate) mod size;
 pub(crate) mod spans;
 pub(crate) mod syscall;
-mod together;
 mod workload;
 
 use trackway_bench_engine::suite::Suite;
 
-/// All of them, in the order in which they are measured.
+/// Returns all of them, in the order in which they are measured.
 pub(crate) fn all() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
@@ -49,7 +49,7 @@ pub(crate) fn all() -> Vec<Box<dyn Suite>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use trackway_bench_engine::host::workspace::Place;
+    use trackway_bench_engine::host::workspace::Workspace;
     use trackway_bench_engine::progress::Progress;
     use trackway_bench_engine::results::SUITES;
     use trackway_bench_engine::run::RunOptions;
@@ -110,13 +110,17 @@ mod tests {
         assert_eq!(idle(&["bpf", "perf", "mmap"]), ["perf"]);
     }
 
-    /// Of suites that have rows within milliseconds; the engine looks at those of all.
+    /// Suites that have rows within milliseconds; the engine checks those of all suites.
     #[test]
     fn rows_are_of_the_tracers_that_their_suite_tells() {
-        let place = Place::at("trackway".into());
+        let workspace = Workspace::at("trackway".into());
         let (progress, settings) = (Progress::new(), Settings::default());
-        let context =
-            SuiteContext { place: &place, progress: &progress, settings: &settings, cpus: 2 };
+        let context = SuiteContext {
+            workspace: &workspace,
+            progress: &progress,
+            settings: &settings,
+            cpus: 2,
+        };
         let both: [Box<dyn Suite>; 2] = [Box::new(Sharing::default()), Box::new(Paths::new())];
         for mut suite in both {
             let entries = suite.enter(&context).expect("rows");

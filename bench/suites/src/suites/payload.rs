@@ -1,9 +1,9 @@
-//! What an event costs, and how long it is, by what it carries: more and more bytes, values of
-//! several kinds, contexts; ours beside LTTng-UST's, in the same harness.
+//! The cost and the length of an event by its payload: more and more bytes, values of several
+//! kinds, contexts. Trackway's events and LTTng-UST's run in the same harness.
 //!
-//! Main invariant: both carry the same values, and last in each event its number, so that events
-//! are accounted for as in the suite `tracepoint`. Figures are ns of an event; the bytes of one, as
-//! the tracer's own trace has them, are told beside them.
+//! Main invariant: both tracers carry the same values, and last in each event its number, so that
+//! events are accounted for as in the suite `tracepoint`. Figures are ns of an event; the bytes of
+//! one, from the tracer's own trace, are reported next to them.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use trackway_bench_engine::case::Plan;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::results::{Account, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
@@ -27,7 +27,7 @@ use crate::tracers::{RING_BYTES, name, trackway};
 const BYTES: [u32; 5] = [0, 16, 64, 256, 1024];
 /// Bytes that the strings have, without their terminator.
 const STRINGS: [u32; 3] = [0, 64, 1024];
-/// Values of several kinds: work of the programs, and what it is.
+/// Values of several kinds: the program's work, and its description.
 const KINDS: [(&str, &str); 5] = [
     ("number", "u32"),
     ("wide", "u64"),
@@ -42,28 +42,28 @@ const EVENTS: u64 = 2000;
 /// Batches that count, and those before.
 const PLAN: Plan = Plan { warm_up: 20, batches: 60 };
 const PLAN_QUICK: Plan = Plan { warm_up: 5, batches: 10 };
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "payload-trace";
 /// Programs, by their sources' names.
-const OURS: &str = "payload";
-const THEIRS: &str = "payload-lttng";
-/// What else is known of rows.
+const TRACKWAY_PROGRAM: &str = "payload";
+const LTTNG_PROGRAM: &str = "payload-lttng";
+/// Keys of rows' extra figures.
 const BYTES_PER_EVENT: &str = "bytes of an event";
 
-/// What events carry.
+/// The payload of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Load {
     /// Name of the work in the programs.
     work: &'static str,
-    /// How many bytes, where that is what differs.
+    /// Number of bytes, where rows differ in it.
     bytes: Option<u32>,
-    /// In words, where it is not.
+    /// The payload in words, where it is not a number of bytes.
     words: &'static str,
     context: &'static [&'static str],
 }
 
 impl Load {
-    /// All; or, to see that all works, some of each.
+    /// Returns all payloads, or some of each kind for a quick run.
     fn all(is_quick: bool) -> Vec<Self> {
         let of = |work, bytes| Self { work, bytes: Some(bytes), words: "", context: &[] };
         let mut all: Vec<Self> = BYTES.iter().map(|bytes| of("bytes", *bytes)).collect();
@@ -86,28 +86,28 @@ impl Load {
     }
 
     /// Arguments and environment of a program that emits it.
-    fn ask(&self, command: &mut Command, plan: &Plan) {
+    fn configure(&self, command: &mut Command, plan: &Plan) {
         let batches = plan.warm_up + plan.batches;
         command.args(["batches", self.work, "1", &batches.to_string(), &EVENTS.to_string()]);
         command.env("LAB_BYTES", self.bytes.unwrap_or_default().to_string());
     }
 }
 
-/// Whose event it is.
+/// The tracer of the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    Ours,
-    Theirs,
+enum EventTracer {
+    Trackway,
+    Lttng,
 }
 
-impl Whose {
-    /// Both, ours first.
-    const ALL: [Self; 2] = [Self::Ours, Self::Theirs];
+impl EventTracer {
+    /// Both, Trackway first.
+    const ALL: [Self; 2] = [Self::Trackway, Self::Lttng];
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Ours => name::TRACKWAY,
-            Self::Theirs => name::LTTNG,
+            Self::Trackway => name::TRACKWAY,
+            Self::Lttng => name::LTTNG,
         }
     }
 }
@@ -115,32 +115,34 @@ impl Whose {
 /// The suite.
 #[derive(Default)]
 pub(crate) struct Payloads {
-    rows: Vec<(Whose, Load)>,
+    rows: Vec<(EventTracer, Load)>,
     daemon: Option<Daemon>,
 }
 
 impl Payloads {
-    /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
-    fn set_up(&mut self, whose: Whose, place: &Place) -> Result<Entry> {
-        let availability = match whose {
-            Whose::Ours => trackway::availability(
-                &place.tools,
+    /// Prepares a tracer; the entry has the reason if that is not possible.
+    fn set_up(&mut self, event_tracer: EventTracer, workspace: &Workspace) -> Result<Entry> {
+        let availability = match event_tracer {
+            EventTracer::Trackway => trackway::availability(
+                &workspace.tools,
                 trackway_bench_engine::host::workspace::has("cc"),
             ),
-            Whose::Theirs => Lttng::alone().availability(place),
+            EventTracer::Lttng => Lttng::with_own_daemon().availability(workspace),
         };
         if let Availability::Missing(reason) = availability {
             return Ok(Entry { absent: Some(reason), ..Entry::default() });
         }
-        let done = match whose {
-            Whose::Ours => trackway::link_flags(place).and_then(|flags| {
+        let done = match event_tracer {
+            EventTracer::Trackway => trackway::link_flags(workspace).and_then(|flags| {
                 let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-                place.compile(OURS, &flags).map(|_| ())
+                workspace.compile(TRACKWAY_PROGRAM, &flags).map(|_| ())
             }),
-            Whose::Theirs => place.compile(THEIRS, &["-llttng-ust", "-ldl"]).and_then(|_| {
-                self.daemon = Some(Daemon::start(place)?);
-                Ok(())
-            }),
+            EventTracer::Lttng => {
+                workspace.compile(LTTNG_PROGRAM, &["-llttng-ust", "-ldl"]).and_then(|_| {
+                    self.daemon = Some(Daemon::start(workspace)?);
+                    Ok(())
+                })
+            }
         };
         match done {
             Ok(()) => Ok(Entry::default()),
@@ -149,22 +151,31 @@ impl Payloads {
         }
     }
 
-    fn ours(place: &Place, load: &Load, plan: &Plan) -> Result<(Vec<Batch>, Account)> {
+    fn run_trackway(
+        workspace: &Workspace,
+        load: &Load,
+        plan: &Plan,
+    ) -> Result<(Vec<Batch>, Account)> {
         let context = if load.context.is_empty() { "none".into() } else { load.context.join(",") };
-        let mut command = Command::new(&place.tools.trackway);
+        let mut command = Command::new(&workspace.tools.trackway);
         command.args(["record", "--flight-recorder", "--context", &context, "--buffer-size"]);
-        trackway::write_to(command.arg(RING_BYTES.to_string()), &place.path(TRACE));
-        command.arg("--").arg(place.path(OURS));
-        load.ask(&mut command, plan);
-        trackway::in_window(&mut command, place.window_dir());
-        let finished = child::run(&mut command, OURS)?;
+        trackway::write_to(command.arg(RING_BYTES.to_string()), &workspace.path(TRACE));
+        command.arg("--").arg(workspace.path(TRACKWAY_PROGRAM));
+        load.configure(&mut command, plan);
+        trackway::in_window(&mut command, workspace.window_dir());
+        let finished = child::run(&mut command, TRACKWAY_PROGRAM)?;
         let batches = workload::batches(&finished.stdout)?;
-        let (trace, emitted) = (place.path(TRACE), emitted(&batches));
+        let (trace, emitted) = (workspace.path(TRACE), emitted(&batches));
         let account = trackway::account_of_thread(&trace, emitted)?;
         Ok((batches, account))
     }
 
-    fn theirs(&self, place: &Place, load: &Load, plan: &Plan) -> Result<(Vec<Batch>, Account)> {
+    fn run_lttng(
+        &self,
+        workspace: &Workspace,
+        load: &Load,
+        plan: &Plan,
+    ) -> Result<(Vec<Batch>, Account)> {
         let daemon = self.daemon.as_ref();
         let daemon = daemon.ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))?;
         let session = UstSession {
@@ -175,14 +186,14 @@ impl Payloads {
             filter: None,
             contexts: load.context,
         };
-        session.begin_anew(daemon, &place.path(TRACE))?;
-        let mut command = daemon.command(&place.path(THEIRS));
-        load.ask(&mut command, plan);
-        let finished = child::run(&mut command, THEIRS)?;
+        session.begin_again(daemon, &workspace.path(TRACE))?;
+        let mut command = daemon.command(&workspace.path(LTTNG_PROGRAM));
+        load.configure(&mut command, plan);
+        let finished = child::run(&mut command, LTTNG_PROGRAM)?;
         ust_session::end(daemon, SESSION, true)?;
         let batches = workload::batches(&finished.stdout)?;
         let emitted = emitted(&batches);
-        let account = trace_check::overwritten(&place.path(TRACE), &[emitted], Size::Same)?;
+        let account = trace_check::overwritten(&workspace.path(TRACE), &[emitted], Size::Same)?;
         Ok((batches, account))
     }
 }
@@ -207,36 +218,37 @@ impl Suite for Payloads {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        Whose::ALL.map(Whose::name).into()
+        EventTracer::ALL.map(EventTracer::name).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
         let loads = Load::all(context.settings.quick);
-        for whose in Whose::ALL {
-            // Others are told in terms of ours, which is there in any case.
-            if whose != Whose::Ours && !context.settings.wants(whose.name()) {
+        for event_tracer in EventTracer::ALL {
+            // Trackway's event is the baseline and is always measured.
+            if event_tracer != EventTracer::Trackway && !context.settings.wants(event_tracer.name())
+            {
                 continue;
             }
-            let ready = self.set_up(whose, context.place)?;
+            let ready = self.set_up(event_tracer, context.workspace)?;
             for (at, load) in loads.iter().enumerate() {
-                let is_ours = whose == Whose::Ours;
+                let is_ours = event_tracer == EventTracer::Trackway;
                 entries.push(Entry {
-                    tracer: whose.name().to_owned(),
+                    tracer: event_tracer.name().to_owned(),
                     case: load.case(),
                     x: load.bytes.map(f64::from),
                     records: true,
-                    beside: (!is_ours && entries[at].can_be_measured()).then_some(at),
-                    command: format!("trackway bench payload --tracers {}", whose.name()),
+                    baseline: (!is_ours && entries[at].can_be_measured()).then_some(at),
+                    command: format!("trackway bench payload --tracers {}", event_tracer.name()),
                     ..ready.clone()
                 });
-                self.rows.push((whose, *load));
+                self.rows.push((event_tracer, *load));
             }
         }
         // The first once more.
         if let Some(first) = entries.first().filter(|first| first.can_be_measured()).cloned() {
             let tracer = format!("{} again", first.tracer);
-            entries.push(Entry { tracer, is_control: true, beside: Some(0), ..first });
+            entries.push(Entry { tracer, is_control: true, baseline: Some(0), ..first });
             self.rows.push(self.rows[0]);
         }
         Ok(entries)
@@ -244,11 +256,11 @@ impl Suite for Payloads {
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let plan = if context.settings.quick { PLAN_QUICK } else { PLAN };
-        let (whose, load) = self.rows[row];
-        context.place.clear(TRACE);
-        let (batches, account) = match whose {
-            Whose::Ours => Self::ours(context.place, &load, &plan)?,
-            Whose::Theirs => self.theirs(context.place, &load, &plan)?,
+        let (event_tracer, load) = self.rows[row];
+        context.workspace.clear(TRACE);
+        let (batches, account) = match event_tracer {
+            EventTracer::Trackway => Self::run_trackway(context.workspace, &load, &plan)?,
+            EventTracer::Lttng => self.run_lttng(context.workspace, &load, &plan)?,
         };
         let extra = account.bytes_per_event().map(|bytes| (BYTES_PER_EVENT, bytes));
         Ok(Sample {

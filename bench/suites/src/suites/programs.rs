@@ -1,13 +1,13 @@
 //! Programs of a suite's own, recorded by Trackway or by LTTng-UST as a user has them recorded.
 //!
-//! `begin` makes the command that runs one, `end` reads what became of its events; in between the
-//! suite does with the program what it likes.
+//! `begin` makes the command that runs a program, and `end` reads the account of its events; the
+//! suite runs the program in between.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
@@ -20,13 +20,13 @@ use crate::tracers::trackway::{
 use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::tracers::{FLOW_BYTES, RING_BYTES};
 
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "programs-trace";
 
-/// Whose library a program is linked with.
+/// The library that a program is linked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// Nobody's.
+    /// No library.
     Nothing,
     /// Trackway's.
     Trackway,
@@ -34,7 +34,7 @@ pub(crate) enum Linked {
     Lttng,
 }
 
-/// Where events go.
+/// The destination of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// Nowhere: there is no session.
@@ -45,29 +45,29 @@ pub(crate) enum Storage {
     File,
 }
 
-/// How a program is run.
+/// The conditions under which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Under {
+pub(crate) struct Conditions {
     pub(crate) linked: Linked,
     pub(crate) storage: Storage,
-    /// Whether the program is to do without restartable sequences.
+    /// True if the program does without restartable sequences.
     pub(crate) is_claim: bool,
 }
 
-/// What all such programs need.
+/// The parts that all such programs share.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     daemon: Option<Daemon>,
 }
 
 impl Programs {
-    /// Why programs of this kind cannot be had here, if they cannot.
-    pub(crate) fn missing(place: &Place, linked: Linked) -> Option<String> {
+    /// Returns the reason if programs of this kind are not available here.
+    pub(crate) fn missing(workspace: &Workspace, linked: Linked) -> Option<String> {
         let found = match linked {
             Linked::Nothing if has("cc") => Availability::Ready,
             Linked::Nothing => Availability::Missing("no C compiler (cc) is installed".to_owned()),
-            Linked::Trackway => availability(&place.tools, has("cc")),
-            Linked::Lttng => Lttng::alone().availability(place),
+            Linked::Trackway => availability(&workspace.tools, has("cc")),
+            Linked::Lttng => Lttng::with_own_daemon().availability(workspace),
         };
         match found {
             Availability::Ready => None,
@@ -76,19 +76,24 @@ impl Programs {
     }
 
     /// Compiles `NAME.c` of the workloads, and starts the daemon if it is of LTTng.
-    pub(crate) fn set_up(&mut self, place: &Place, linked: Linked, name: &str) -> Result<PathBuf> {
+    pub(crate) fn set_up(
+        &mut self,
+        workspace: &Workspace,
+        linked: Linked,
+        name: &str,
+    ) -> Result<PathBuf> {
         let flags = match linked {
             Linked::Nothing => Vec::new(),
-            Linked::Trackway => link_flags(place)?,
+            Linked::Trackway => link_flags(workspace)?,
             Linked::Lttng => {
-                let provider = place.path("lttng-provider.c").display().to_string();
+                let provider = workspace.path("lttng-provider.c").display().to_string();
                 vec![provider, "-llttng-ust".to_owned(), "-ldl".to_owned()]
             }
         };
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let program = place.compile(name, &flags)?;
+        let program = workspace.compile(name, &flags)?;
         if linked == Linked::Lttng && self.daemon.is_none() {
-            self.daemon = Some(Daemon::start(place)?);
+            self.daemon = Some(Daemon::start(workspace)?);
         }
         Ok(program)
     }
@@ -97,24 +102,29 @@ impl Programs {
         self.daemon.as_ref().ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))
     }
 
-    /// A command that runs `words`, a program with its arguments, as is said; of LTTng, also its
-    /// session, which `end` ends.
-    pub(crate) fn begin(&self, place: &Place, under: Under, words: &[&str]) -> Result<Command> {
+    /// Makes a command that runs `words`, a program with its arguments, under these conditions; for
+    /// LTTng it also starts the session, which `end` ends.
+    pub(crate) fn begin(
+        &self,
+        workspace: &Workspace,
+        conditions: Conditions,
+        words: &[&str],
+    ) -> Result<Command> {
         let [program, arguments @ ..] = words else {
             return Err(Error::output("trackway-bench", "no program"));
         };
-        place.clear(TRACE);
-        let mut command = match (under.linked, under.storage) {
+        workspace.clear(TRACE);
+        let mut command = match (conditions.linked, conditions.storage) {
             (Linked::Nothing, _) => Command::new(program),
             (Linked::Trackway, Storage::Off) => {
                 let mut command = Command::new(program);
-                in_window(&mut command, &off_window_dir(place)?);
+                in_window(&mut command, &off_window_dir(workspace)?);
                 command
             }
-            (Linked::Trackway, storage) => record(place, under.is_claim, storage, program),
+            (Linked::Trackway, storage) => record(workspace, conditions.is_claim, storage, program),
             (Linked::Lttng, storage) => {
                 if storage != Storage::Off {
-                    self.session(place, storage)?;
+                    self.session(workspace, storage)?;
                 }
                 self.daemon()?.command(Path::new(program))
             }
@@ -124,7 +134,7 @@ impl Programs {
     }
 
     /// Makes and starts LTTng's session.
-    fn session(&self, place: &Place, storage: Storage) -> Result<()> {
+    fn session(&self, workspace: &Workspace, storage: Storage) -> Result<()> {
         let is_snapshot = storage != Storage::File;
         let bytes = if is_snapshot { RING_BYTES } else { FLOW_BYTES };
         let session = UstSession {
@@ -135,33 +145,38 @@ impl Programs {
             filter: None,
             contexts: &[],
         };
-        session.begin_anew(self.daemon()?, &place.path(TRACE))
+        session.begin_again(self.daemon()?, &workspace.path(TRACE))
     }
 
-    /// What became of the `emitted` events of a program that has ended; `None` where there was no
+    /// Returns the account of the `emitted` events of a program that has ended; `None` without a
     /// session.
-    pub(crate) fn end(&self, place: &Place, under: Under, emitted: u64) -> Result<Option<Account>> {
-        match (under.linked, under.storage) {
+    pub(crate) fn end(
+        &self,
+        workspace: &Workspace,
+        conditions: Conditions,
+        emitted: u64,
+    ) -> Result<Option<Account>> {
+        match (conditions.linked, conditions.storage) {
             (Linked::Nothing, _) | (_, Storage::Off) => return Ok(None),
             (Linked::Trackway, _) => {
-                return account_of_thread(&place.path(TRACE), emitted).map(Some);
+                return account_of_thread(&workspace.path(TRACE), emitted).map(Some);
             }
             (Linked::Lttng, storage) => {
                 ust_session::end(self.daemon()?, SESSION, storage == Storage::Ring)?;
             }
         }
-        let (trace, emitted) = (place.path(TRACE), &[emitted]);
-        match under.storage {
+        let (trace, emitted) = (workspace.path(TRACE), &[emitted]);
+        match conditions.storage {
             // Some of these are texts.
             Storage::Ring => trace_check::overwritten(&trace, emitted, Size::Text).map(Some),
-            _ => trace_check::kept(&trace, emitted).map(Some),
+            _ => trace_check::complete(&trace, emitted).map(Some),
         }
     }
 }
 
-/// `trackway record … -- PROGRAM`.
-fn record(place: &Place, is_claim: bool, storage: Storage, program: &str) -> Command {
-    let mut command = Command::new(&place.tools.trackway);
+/// Makes the command `trackway record … -- PROGRAM`.
+fn record(workspace: &Workspace, is_claim: bool, storage: Storage, program: &str) -> Command {
+    let mut command = Command::new(&workspace.tools.trackway);
     command.args(["record", "--context", "none"]);
     if is_claim {
         command.args(["--reserve", "claim"]);
@@ -173,8 +188,8 @@ fn record(place: &Place, is_claim: bool, storage: Storage, program: &str) -> Com
         }
         Storage::File => FLOW_BYTES,
     };
-    write_to(command.args(["--buffer-size", &bytes.to_string()]), &place.path(TRACE));
+    write_to(command.args(["--buffer-size", &bytes.to_string()]), &workspace.path(TRACE));
     command.arg("--").arg(program);
-    in_window(&mut command, place.window_dir());
+    in_window(&mut command, workspace.window_dir());
     command
 }

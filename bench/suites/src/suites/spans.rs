@@ -1,9 +1,9 @@
-//! What a span costs in a Rust program: Trackway beside fastrace, tracy-client, and `tracing` to a
-//! file.
+//! The cost of a span in a Rust program: Trackway next to fastrace, tracy-client, and `tracing` to
+//! a file.
 //!
-//! Every span of Trackway's is accounted for. The others are believed: what they do with a span is
-//! in `workloads/rust/spans.rs`. That is why they are here, and not beside tracers whose own output
-//! shows what they did.
+//! Trackway's spans are all accounted for. The other tracers have no such proof:
+//! `workloads/rust/spans.rs` shows their work on a span. So they are in this suite, and not next to
+//! tracers whose own output proves their work.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::cargo_workload;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::ratios::{ByRound, Form, most};
 use trackway_bench_engine::results::{Bar, SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
@@ -30,7 +30,7 @@ use crate::workloads;
 const NAME: &str = "spans";
 /// The workload's source.
 const SOURCE: &str = "rust-spans";
-/// Where Trackway's traces go, in the scratch folder.
+/// Folder of Trackway's traces, in the scratch folder.
 const TRACE: &str = "spans-trace";
 /// Spans of a batch: a millisecond or so.
 const BATCH_SPANS: u64 = 5_000;
@@ -38,9 +38,9 @@ const BATCH_SPANS: u64 = 5_000;
 const STARTS: usize = 20;
 const STARTS_QUICK: usize = 5;
 
-/// A tracer in a way of use.
+/// A tracer in one configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Way {
+struct SpanVariant {
     name: &'static str,
     /// The loop in the workload.
     work: &'static str,
@@ -63,7 +63,7 @@ enum Program {
 impl Program {
     const ALL: [Self; 3] = [Self::Plain, Self::Fastrace, Self::Tracy];
 
-    /// The executable.
+    /// Returns the name of the executable.
     const fn name(self) -> &'static str {
         match self {
             Self::Plain => "rust-spans",
@@ -72,7 +72,7 @@ impl Program {
         }
     }
 
-    /// The package's feature, and what the C compiler is to be told.
+    /// Returns the package's feature, and the options of the C compiler.
     const fn options(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Plain => ("", &[]),
@@ -81,43 +81,43 @@ impl Program {
         }
     }
 
-    fn build(self, place: &Place) -> Result<()> {
+    fn build(self, workspace: &Workspace) -> Result<()> {
         let (feature, more) = self.options();
-        let library = workloads::SPANS.build(place, feature)?;
-        let mut flags = link_flags(place)?;
+        let library = workloads::SPANS.build(workspace, feature)?;
+        let mut flags = link_flags(workspace)?;
         flags.extend([library.display().to_string(), "-ldl".to_owned(), "-lm".to_owned()]);
         let flags: Vec<&str> =
             flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
-        place.compile_as(SOURCE, self.name(), &flags).map(|_| ())
+        workspace.compile_as(SOURCE, self.name(), &flags).map(|_| ())
     }
 }
 
-const fn way(name: &'static str, work: &'static str) -> Way {
-    Way { name, work, program: Program::Plain, is_recorded: false }
+const fn variant(name: &'static str, work: &'static str) -> SpanVariant {
+    SpanVariant { name, work, program: Program::Plain, is_recorded: false }
 }
 
 const SUBSCRIBER: &str = "trackway-subscriber";
 const LAYER: &str = "trackway-layer";
 const FASTRACE: &str = "fastrace";
 
-/// All of them. Each span carries its number, unless it says otherwise.
-const WAYS: [Way; 10] = [
-    way("tracing-registry", "registry"),
-    way("trackway-layer-off", "layer"),
-    way("trackway-subscriber-off", "subscriber"),
-    Way { is_recorded: true, ..way("trackway-span", "macro") },
-    Way { is_recorded: true, ..way(SUBSCRIBER, "subscriber") },
-    Way { is_recorded: true, ..way(LAYER, "layer") },
-    Way { program: Program::Fastrace, ..way(FASTRACE, "fastrace") },
-    Way { program: Program::Fastrace, ..way("fastrace-no-number", "fastrace-bare") },
-    Way { program: Program::Tracy, ..way("tracy-client", "tracy") },
-    way("tracing-file", "file"),
+/// All variants. Each span carries its number, unless noted.
+const VARIANTS: [SpanVariant; 10] = [
+    variant("tracing-registry", "registry"),
+    variant("trackway-layer-off", "layer"),
+    variant("trackway-subscriber-off", "subscriber"),
+    SpanVariant { is_recorded: true, ..variant("trackway-span", "macro") },
+    SpanVariant { is_recorded: true, ..variant(SUBSCRIBER, "subscriber") },
+    SpanVariant { is_recorded: true, ..variant(LAYER, "layer") },
+    SpanVariant { program: Program::Fastrace, ..variant(FASTRACE, "fastrace") },
+    SpanVariant { program: Program::Fastrace, ..variant("fastrace-no-number", "fastrace-bare") },
+    SpanVariant { program: Program::Tracy, ..variant("tracy-client", "tracy") },
+    variant("tracing-file", "file"),
 ];
 
-/// What a row measures.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// A span, in each of so many threads.
+    /// A span, in each of several threads.
     Spans(u32),
     /// A process that makes one.
     Starts,
@@ -136,7 +136,7 @@ impl Turn {
 /// The suite.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
-    rows: Vec<(Way, Turn)>,
+    rows: Vec<(SpanVariant, Turn)>,
 }
 
 impl Suite for Spans {
@@ -151,7 +151,7 @@ impl Suite for Spans {
     }
 
     fn is_only_by_name(&self) -> bool {
-        // What it is compared with takes minutes to build.
+        // The other crates take minutes to build.
         true
     }
 
@@ -160,7 +160,7 @@ impl Suite for Spans {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        WAYS.map(|way| way.name).into()
+        VARIANTS.map(|variant| variant.name).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
@@ -168,32 +168,35 @@ impl Suite for Spans {
             Availability::Missing(reason) => Some(reason),
             Availability::Ready => None,
         };
-        let tools = &context.place.tools;
+        let tools = &context.workspace.tools;
         let absent = missing(availability(tools, has("cc")))
             .or_else(|| missing(cargo_workload::availability(tools)));
-        let wanted = |way: &Way| way.name == FASTRACE || context.settings.wants(way.name);
-        let ways: Vec<Way> = WAYS.into_iter().filter(wanted).collect();
+        let wanted = |variant: &SpanVariant| {
+            variant.name == FASTRACE || context.settings.wants(variant.name)
+        };
+        let variants: Vec<SpanVariant> = VARIANTS.into_iter().filter(wanted).collect();
         let builds = match &absent {
             Some(reason) => Program::ALL.map(|_| Built::Absent(reason.clone())),
-            None => build(context, &ways)?,
+            None => build(context, &variants)?,
         };
         let threads = [1, 2].into_iter().filter(|&threads| threads as usize <= context.cpus);
         let turns: Vec<Turn> = threads.map(Turn::Spans).chain([Turn::Starts]).collect();
-        let rows = ways.iter().flat_map(|way| turns.iter().map(|turn| (*way, *turn)));
+        let rows = variants.iter().flat_map(|variant| turns.iter().map(|turn| (*variant, *turn)));
         // A recorder's own start is no part of a program's.
-        self.rows = rows.filter(|(way, turn)| *turn != Turn::Starts || !way.is_recorded).collect();
-        let entries = self.rows.iter().map(|&(way, turn)| {
-            let beside = self.rows.iter().position(|other| *other == (FASTRACE_WAY, turn));
-            entry(way, turn, &builds[way.program as usize], beside)
+        self.rows =
+            rows.filter(|(variant, turn)| *turn != Turn::Starts || !variant.is_recorded).collect();
+        let entries = self.rows.iter().map(|&(variant, turn)| {
+            let baseline = self.rows.iter().position(|other| *other == (FASTRACE_VARIANT, turn));
+            entry(variant, turn, &builds[variant.program as usize], baseline)
         });
         Ok(entries.collect())
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        let (way, turn) = self.rows[row];
+        let (variant, turn) = self.rows[row];
         match turn {
-            Turn::Spans(threads) => spans(context, way, threads),
-            Turn::Starts => starts(context, way),
+            Turn::Spans(threads) => spans(context, variant, threads),
+            Turn::Starts => starts(context, variant),
         }
     }
 
@@ -202,53 +205,54 @@ impl Suite for Spans {
     }
 }
 
-/// What others are told in terms of.
-const FASTRACE_WAY: Way = WAYS[6];
+/// Baseline of the other rows.
+const FASTRACE_VARIANT: SpanVariant = VARIANTS[6];
 
-/// What became of a program.
+/// The result of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Built {
-    There,
+    Ready,
     Absent(String),
     Failed(String),
 }
 
-fn entry(way: Way, turn: Turn, built: &Built, beside: Option<usize>) -> Entry {
+fn entry(variant: SpanVariant, turn: Turn, built: &Built, baseline: Option<usize>) -> Entry {
     let (mut absent, mut failed) = (None, None);
     match built {
-        Built::There => {}
+        Built::Ready => {}
         Built::Absent(reason) => absent = Some(reason.clone()),
         Built::Failed(reason) => failed = Some(reason.clone()),
     }
     Entry {
-        tracer: way.name.to_owned(),
+        tracer: variant.name.to_owned(),
         case: turn.words(),
         unit: (turn == Turn::Starts).then_some(Unit::Us),
         absent,
         failed,
-        records: way.is_recorded,
-        beside: beside.filter(|_| way != FASTRACE_WAY),
-        command: format!("trackway bench {NAME} --tracers '{}'", way.name),
+        records: variant.is_recorded,
+        baseline: baseline.filter(|_| variant != FASTRACE_VARIANT),
+        command: format!("trackway bench {NAME} --tracers '{}'", variant.name),
         ..Entry::default()
     }
 }
 
-/// Builds what these need: what is here already, and the others if their crates can be had.
-fn build(context: &SuiteContext<'_>, ways: &[Way]) -> Result<[Built; 3]> {
-    context.progress.say("building the programs: a minute or two");
-    let mut built = Program::ALL.map(|_| Built::There);
-    let fetched = match workloads::SPANS.fetch(context.place) {
+/// Builds the programs of these variants: the ones whose crates are here, and the others if their
+/// crates are available.
+fn build(context: &SuiteContext<'_>, variants: &[SpanVariant]) -> Result<[Built; 3]> {
+    context.progress.show_step("building the programs: a minute or two");
+    let mut built = Program::ALL.map(|_| Built::Ready);
+    let fetched = match workloads::SPANS.fetch(context.workspace) {
         Err(Error::Interrupted) => return Err(Error::Interrupted),
         fetched => fetched.map_err(|error| format!("cargo cannot get its crates: {error}")),
     };
     for program in Program::ALL {
-        if !ways.iter().any(|way| way.program == program) {
+        if !variants.iter().any(|variant| variant.program == program) {
             continue;
         }
         built[program as usize] = match (&fetched, program) {
             (Err(reason), Program::Fastrace | Program::Tracy) => Built::Absent(reason.clone()),
-            _ => match program.build(context.place) {
-                Ok(()) => Built::There,
+            _ => match program.build(context.workspace) {
+                Ok(()) => Built::Ready,
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => Built::Failed(error.to_string()),
             },
@@ -262,54 +266,57 @@ const fn batches(settings: &Settings) -> (u32, u32) {
     if settings.quick { (5, 10) } else { (20, 60) }
 }
 
-/// ns of a span: the median of the batches.
-fn spans(context: &SuiteContext<'_>, way: Way, threads: u32) -> Result<Sample> {
+/// Measures ns of a span: the median of the batches.
+fn spans(context: &SuiteContext<'_>, variant: SpanVariant, threads: u32) -> Result<Sample> {
     let (warm_up, batches) = batches(context.settings);
     let (threads, all) = (threads.to_string(), (warm_up + batches).to_string());
-    let mut command =
-        if way.is_recorded { recorded(context.place, way) } else { plain(context.place, way)? };
-    command.args(["batches", way.work, &threads, &all, &BATCH_SPANS.to_string()]);
-    let finished = child::run(&mut command, way.name)?;
+    let mut command = if variant.is_recorded {
+        recorded(context.workspace, variant)
+    } else {
+        plain(context.workspace, variant)?
+    };
+    command.args(["batches", variant.work, &threads, &all, &BATCH_SPANS.to_string()]);
+    let finished = child::run(&mut command, variant.name)?;
     let found = workload::batches(&finished.stdout)?;
     let figure = workload::median_ns(&found, warm_up)?;
     // An event at the beginning of a span, and one at its end.
     let emitted = 2 * found.iter().map(|batch| batch.events).sum::<u64>();
-    let account = way.is_recorded.then(|| account(&context.place.path(TRACE), emitted));
+    let account = variant.is_recorded.then(|| account(&context.workspace.path(TRACE), emitted));
     Ok(Sample { figure, account: account.transpose()?, ..Sample::default() })
 }
 
-/// The program, recorded.
-fn recorded(place: &Place, way: Way) -> Command {
-    place.clear(TRACE);
-    let mut command = Command::new(&place.tools.trackway);
+/// Makes the command of the recorded program.
+fn recorded(workspace: &Workspace, variant: SpanVariant) -> Command {
+    workspace.clear(TRACE);
+    let mut command = Command::new(&workspace.tools.trackway);
     command.args(["record", "--flight-recorder", "--context", "none", "--buffer-size"]);
-    write_to(command.arg(RING_BYTES.to_string()), &place.path(TRACE));
-    command.arg("--").arg(place.path(way.program.name()));
-    in_window(&mut command, place.window_dir());
+    write_to(command.arg(RING_BYTES.to_string()), &workspace.path(TRACE));
+    command.arg("--").arg(workspace.path(variant.program.name()));
+    in_window(&mut command, workspace.window_dir());
     command
 }
 
-/// The program, without a recorder.
-fn plain(place: &Place, way: Way) -> Result<Command> {
-    let mut command = Command::new(place.path(way.program.name()));
-    command.current_dir(place.path("."));
-    in_window(&mut command, &off_window_dir(place)?);
+/// Makes the command of the program without a recorder.
+fn plain(workspace: &Workspace, variant: SpanVariant) -> Result<Command> {
+    let mut command = Command::new(workspace.path(variant.program.name()));
+    command.current_dir(workspace.path("."));
+    in_window(&mut command, &off_window_dir(workspace)?);
     Ok(command)
 }
 
-/// µs of a process that makes one span, from its start to its end: the fastest, since a start that
-/// the machine interrupts takes several times as long.
-fn starts(context: &SuiteContext<'_>, way: Way) -> Result<Sample> {
+/// Measures µs of a process that makes one span, from its start to its end: the fastest, since a
+/// start that the machine interrupts takes several times as long.
+fn starts(context: &SuiteContext<'_>, variant: SpanVariant) -> Result<Sample> {
     let mut fastest = f64::INFINITY;
     for _ in 0..if context.settings.quick { STARTS_QUICK } else { STARTS } {
-        let mut command = plain(context.place, way)?;
-        command.args(["batches", way.work, "1", "1", "1"]);
+        let mut command = plain(context.workspace, variant)?;
+        command.args(["batches", variant.work, "1", "1", "1"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let begin = Instant::now();
-        let status = command.status().map_err(Error::io(format!("cannot run {}", way.name)))?;
+        let status = command.status().map_err(Error::io(format!("cannot run {}", variant.name)))?;
         fastest = fastest.min(begin.elapsed().as_secs_f64() * 1e6);
         if !status.success() {
-            return Err(Error::output(way.name, status));
+            return Err(Error::output(variant.name, status));
         }
         if signals::stopped() {
             return Err(Error::Interrupted);
@@ -318,12 +325,12 @@ fn starts(context: &SuiteContext<'_>, way: Way) -> Result<Sample> {
     Ok(Sample { figure: fastest, ..Sample::default() })
 }
 
-/// What our ways of recording `tracing`'s spans are to reach.
+/// Returns the goals for Trackway's ways of recording the spans of `tracing`.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let ns = |tracer: &str| ByRound::of(suite.row(tracer, &Turn::Spans(1).words()));
     let bar = |tracer: &str| {
         let what = format!("{tracer}: at most what fastrace costs");
-        most(&what, ns(tracer).over(&ns(FASTRACE)).told(), 1.0, Form::PART)
+        most(&what, ns(tracer).over(&ns(FASTRACE)).estimate(), 1.0, Form::PART)
     };
     [LAYER, SUBSCRIBER].map(bar).into()
 }
@@ -344,21 +351,21 @@ mod tests {
         let mut found = suite([ns(FASTRACE, 200.0), ns(LAYER, 150.0), ns(SUBSCRIBER, 210.0)]);
         assert_eq!(verdicts(&found), [Verdict::Holds, Verdict::Misses]);
         let rows = &mut found.rows;
-        // A figure of spans that were not recorded says nothing.
+        // Spans that were not recorded give no figure.
         (rows[1].status, rows[1].spread) = (RowStatus::Failed, None);
         assert_eq!(verdicts(&found), [Verdict::Unknown, Verdict::Misses]);
     }
 
     #[test]
     fn what_cannot_be_built_is_absent_or_has_failed() {
-        assert_eq!(FASTRACE_WAY.name, FASTRACE);
-        let of = |built| entry(WAYS[8], Turn::Spans(2), &built, Some(6));
+        assert_eq!(FASTRACE_VARIANT.name, FASTRACE);
+        let of = |built| entry(VARIANTS[8], Turn::Spans(2), &built, Some(6));
         let absent = of(Built::Absent("no crates".to_owned()));
         assert_eq!((absent.absent.as_deref(), absent.failed), (Some("no crates"), None));
         assert!(!of(Built::Failed("an error".to_owned())).can_be_measured());
-        let there = of(Built::There);
-        assert!(there.can_be_measured() && there.beside == Some(6) && !there.records);
-        let beside = entry(FASTRACE_WAY, Turn::Starts, &Built::There, Some(6));
-        assert_eq!((beside.beside, beside.unit), (None, Some(Unit::Us)));
+        let there = of(Built::Ready);
+        assert!(there.can_be_measured() && there.baseline == Some(6) && !there.records);
+        let baseline = entry(FASTRACE_VARIANT, Turn::Starts, &Built::Ready, Some(6));
+        assert_eq!((baseline.baseline, baseline.unit), (None, Some(Unit::Us)));
     }
 }

@@ -1,5 +1,5 @@
-//! Marks that commands make of their begin, their end, and the time between: by them a tracer's
-//! own output shows that it was on, and whose events it has. What they are is in `marks.h`.
+//! Marks that commands make at their begin, at their end, and in between: by them a tracer's own
+//! output shows that it was on, and to which command its events belong. `marks.h` defines them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,32 +12,32 @@ use trackway_ctf::read::{Body, DecodeError, Enumeration, EventSink, Integer, Sco
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::results::Account;
 
-/// The call that marks make; nobody else has its argument.
+/// The system call of marks; no other code uses its argument.
 pub(crate) const CALL_NUMBER: u64 = libc::SYS_getpgid.cast_unsigned();
-/// What their threads' names begin with.
+/// Prefix of their threads' names.
 pub(crate) const NAME: &str = "mark-";
-/// Beyond what allocations of marks ask for so many bytes as their argument of the call says.
+/// Offset between the bytes that marks allocate and their argument of the call.
 const ALLOCATION: u64 = 1 << 62;
 /// Bits of a mark's number in the argument; the run's nonce is above.
 const NUMBER_BITS: u32 = 16;
 
-/// What becomes of events.
+/// The storage of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// They go to a file as they come.
+    /// Events go to a file as they come.
     Disk,
     /// The newest stay in memory, until the command has ended.
     Flight,
 }
 
-/// Where a mark can be seen.
+/// The event of a mark that a tracer records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     /// Its system call.
     Call,
     /// The end of its thread, by the scheduler's event.
     Exit,
-    /// What it asks of the allocator.
+    /// Its call of the allocator.
     Allocation,
 }
 
@@ -51,22 +51,22 @@ impl Side {
     }
 }
 
-/// Those that a tracer's output shows, of whatever run.
+/// The marks in a tracer's output, of any run.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Seen(BTreeSet<(Side, u32, u32)>);
+pub(crate) struct FoundMarks(BTreeSet<(Side, u32, u32)>);
 
-impl Seen {
-    /// What another trace of the same run shows, too.
+impl FoundMarks {
+    /// Adds the marks in another trace of the same run.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// A call has this argument; nothing, if it is no mark's.
+    /// Adds the mark of a call with this argument, if it is one.
     pub(crate) fn call(&mut self, argument: u64) {
         self.number(Side::Call, argument);
     }
 
-    /// A thread of this name has ended.
+    /// Adds the mark of a thread of this name that has ended, if it is one.
     pub(crate) fn exit(&mut self, name: &str) {
         let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
         if let Some((nonce, number)) = numbers
@@ -76,7 +76,7 @@ impl Seen {
         }
     }
 
-    /// Somebody asked for so many bytes.
+    /// Adds the mark of an allocation of this many bytes, if it is one.
     fn allocation(&mut self, bytes: u64) {
         if let Some(argument) = bytes.checked_sub(ALLOCATION) {
             self.number(Side::Allocation, argument);
@@ -89,8 +89,8 @@ impl Seen {
         }
     }
 
-    /// Looks at an event of a trace that is in CTF, of this name.
-    pub(crate) fn look(
+    /// Adds the mark of an event of a CTF trace, if it is one.
+    pub(crate) fn add_event(
         &mut self,
         name: &str,
         event: &mut Body<'_, '_, '_>,
@@ -111,10 +111,10 @@ impl Seen {
         Ok(())
     }
 
-    /// Of the trace in `folder` or somewhere below.
+    /// Reads the marks of the trace in `folder` or somewhere below.
     pub(crate) fn in_trace(folder: &Path) -> Result<Self> {
-        let mut seen = Self::default();
-        let Some(folder) = super::trace_folder(folder, 0) else { return Ok(seen) };
+        let mut found = Self::default();
+        let Some(folder) = super::trace_folder(folder, 0) else { return Ok(found) };
         let trace = super::trace(&folder)?;
         for stream in super::streams(&folder)? {
             let bytes = fs::read(&stream).map_err(Error::io(format!("cannot read {stream:?}")))?;
@@ -122,14 +122,14 @@ impl Seen {
             super::each_packet((&trace, &what), &bytes, |_, decoder, window| {
                 while let Some(mut event) = decoder.event(window)? {
                     if let Some(name) = event.header.class.name() {
-                        seen.look(name, &mut event)?;
+                        found.add_event(name, &mut event)?;
                     }
                     event.skip()?;
                 }
                 Ok(())
             })?;
         }
-        Ok(seen)
+        Ok(found)
     }
 }
 
@@ -162,19 +162,19 @@ impl Sink for First {
     fn float(&mut self, _: f64) {}
 }
 
-/// Those that a command made, as it says.
+/// The marks that a command made, by its own report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Made {
     nonce: u32,
     begin: u32,
     during: u32,
     end: u32,
-    /// On which CPU each of them was.
+    /// The CPU of each mark.
     cpus: Vec<u32>,
 }
 
 impl Made {
-    /// Of a command's output; `None` if it makes none.
+    /// Parses a command's output; `None` if it makes no marks.
     pub(crate) fn of(stdout: &str) -> Result<Option<Self>> {
         let mut lines = stdout.lines().skip_while(|line| !line.starts_with("marks "));
         let Some(line) = lines.next() else { return Ok(None) };
@@ -200,7 +200,7 @@ impl Made {
         self.begin.saturating_add(self.during).saturating_add(self.end)
     }
 
-    /// The number of the first one of the end.
+    /// Returns the number of the first one of the end.
     const fn end_from(&self) -> u32 {
         self.begin.saturating_add(self.during)
     }
@@ -211,33 +211,33 @@ impl Made {
         (0..self.count()).map(move |number| format!("{NAME}{nonce}-{number}"))
     }
 
-    /// What became of them, on these sides, where a tracer keeps events so, and says that of all
-    /// events: those that it lost or has overwritten are what may be missing. A buffer of each CPU
-    /// overwrites its oldest: so of a CPU's marks, only those before the first that is there can
-    /// have been overwritten, and what is missing between is lost, or makes an account that does
-    /// not add up.
+    /// Computes the account of the marks on these sides, for a tracer with this storage and this
+    /// account of all events: the marks that are missing must be among the events that it lost or
+    /// has overwritten. A buffer of each CPU overwrites its oldest events. So of a CPU's marks,
+    /// only those before the first recorded one can have been overwritten, and those that are
+    /// missing after it are lost, or make an account that does not add up.
     ///
     /// # Errors
     ///
-    /// If it cannot have been on all the time: its output shows nothing of the end, or nothing of
-    /// the begin though it keeps all, or not all of either though it says that it has lost none.
+    /// If the tracer cannot have been on all the time: its output shows nothing of the end, or
+    /// nothing of the begin though it keeps all, or not all of either though it reports no loss.
     pub(crate) fn account(
         &self,
         tracer: &str,
-        (seen, sides): (&Seen, &[Side]),
+        (found, sides): (&FoundMarks, &[Side]),
         keep: Keep,
         all: &Account,
     ) -> Result<Account> {
         let (mut recorded, mut oldest) = (0, 0);
         for &side in sides {
-            let is_seen = |number: u32| seen.0.contains(&(side, self.nonce, number));
+            let is_seen = |number: u32| found.0.contains(&(side, self.nonce, number));
             let of = |numbers: Range<u32>| numbers.filter(|number| is_seen(*number)).count() as u64;
-            let begin = Part { seen: of(0..self.begin), made: self.begin.into() };
-            let end = Part { seen: of(self.end_from()..self.count()), made: self.end.into() };
+            let begin = Part { found: of(0..self.begin), made: self.begin.into() };
+            let end = Part { found: of(self.end_from()..self.count()), made: self.end.into() };
             let is_whole = end.proves(all.lost)
                 && match keep {
                     Keep::Disk => begin.proves(all.lost),
-                    Keep::Flight => begin.seen == begin.made || all.lost + all.overwritten > 0,
+                    Keep::Flight => begin.found == begin.made || all.lost + all.overwritten > 0,
                 };
             if !is_whole {
                 let message = format!(
@@ -262,8 +262,8 @@ impl Made {
         })
     }
 
-    /// How many there are before the first that is seen of their CPU. Those of the end are none of
-    /// them: the newest go last.
+    /// Returns the number of marks before the first recorded one of their CPU. Marks of the end do
+    /// not count: the newest are overwritten last.
     fn before_first(&self, is_seen: impl Fn(u32) -> bool) -> u64 {
         let (mut begun, mut before) = (BTreeSet::new(), 0);
         for (number, cpu) in (0..self.end_from()).zip(&self.cpus) {
@@ -279,20 +279,20 @@ impl Made {
 /// Marks of the begin, or of the end.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    seen: u64,
+    found: u64,
     made: u64,
 }
 
 impl Part {
-    /// Whether the tracer was on then, if it says that it has lost so many.
+    /// Returns true if the marks show that the tracer was on then, given the number of lost events.
     const fn proves(self, lost: u64) -> bool {
-        self.seen > 0 && (self.seen == self.made || lost > 0)
+        self.found > 0 && (self.found == self.made || lost > 0)
     }
 }
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.seen, self.made)
+        write!(f, "{} of {}", self.found, self.made)
     }
 }
 
@@ -307,20 +307,20 @@ mod tests {
         Made::of(stdout).expect("numbers").expect("marks")
     }
 
-    /// What is seen of these marks, by a tracer that says so of all events.
+    /// Computes the account of these marks for a tracer with this account of all events.
     fn account(
         numbers: impl IntoIterator<Item = u32>,
         keep: Keep,
         lost: u64,
         overwritten: u64,
     ) -> Result<Account> {
-        let mut seen = Seen::default();
+        let mut found = FoundMarks::default();
         for number in numbers {
-            seen.call(u64::from(20_000_u32 << NUMBER_BITS | number));
-            seen.exit(&format!("mark-20000-{number}"));
+            found.call(u64::from(20_000_u32 << NUMBER_BITS | number));
+            found.exit(&format!("mark-20000-{number}"));
         }
         let all = Account { emitted: 1000, recorded: 500, lost, overwritten, record_bytes: 5000 };
-        made().account("it", (&seen, &SIDES), keep, &all)
+        made().account("it", (&found, &SIDES), keep, &all)
     }
 
     #[test]
@@ -345,8 +345,8 @@ mod tests {
 
     #[test]
     fn what_is_overwritten_is_the_oldest_of_each_cpu() {
-        // The newest on each CPU. No mark tells a recorder that was off before from one that has
-        // overwritten so much: that it says so is all there is.
+        // The newest events on each CPU. No mark distinguishes a recorder that was off before from
+        // one that has overwritten as much: only its own count does.
         let found = account(4..9, Keep::Flight, 0, 900).expect("the newest");
         assert_eq!((found.recorded, found.overwritten, found.is_complete()), (10, 8, true));
         let none = account([1, 4, 5, 6, 7, 8], Keep::Flight, 0, 900).expect("all of one CPU");
@@ -376,17 +376,17 @@ mod tests {
         account(3..9, Keep::Flight, 0, 0).expect_err("the begin, of which nothing was overwritten");
         account(0..5, Keep::Flight, 0, 700).expect_err("the newest are not there");
         account([], Keep::Disk, 0, 0).expect_err("nothing");
-        // Off for a while between, and says nothing of it.
+        // The tracer was off for a while in between, and does not report it.
         let found = account([0, 1, 5, 6, 7, 8], Keep::Disk, 0, 0).expect("begin and end");
         assert!(!found.is_complete());
     }
 
     #[test]
     fn a_side_that_was_off_shows() {
-        let mut seen = Seen::default();
-        (0..9).for_each(|number| seen.exit(&format!("mark-20000-{number}")));
+        let mut found = FoundMarks::default();
+        (0..9).for_each(|number| found.exit(&format!("mark-20000-{number}")));
         let all = Account { emitted: 9, recorded: 9, ..Account::default() };
-        let account = |sides| made().account("it", (&seen, sides), Keep::Disk, &all);
+        let account = |sides| made().account("it", (&found, sides), Keep::Disk, &all);
         assert!(account(&[Side::Exit]).is_ok());
         let error = account(&SIDES).unwrap_err().to_string();
         assert!(error.contains("calls it has 0 of 2 at the begin"), "{error}");
@@ -394,14 +394,14 @@ mod tests {
 
     #[test]
     fn what_others_do_is_no_mark() {
-        let mut seen = Seen::default();
-        seen.call(4711);
+        let mut found = FoundMarks::default();
+        found.call(4711);
         for name in ["mark-", "mark-x-1", "mark-1", "bookmark-1-2", "cc"] {
-            seen.exit(name);
+            found.exit(name);
         }
-        seen.allocation(4096);
-        assert_eq!(seen, Seen::default());
-        seen.allocation(ALLOCATION + (20_000 << NUMBER_BITS) + 7);
-        assert_eq!(seen.0.first(), Some(&(Side::Allocation, 20_000, 7)));
+        found.allocation(4096);
+        assert_eq!(found, FoundMarks::default());
+        found.allocation(ALLOCATION + (20_000 << NUMBER_BITS) + 7);
+        assert_eq!(found.0.first(), Some(&(Side::Allocation, 20_000, 7)));
     }
 }

@@ -1,10 +1,10 @@
 //! Traces read back: how many events are in them, how large, and whether one is missing.
 //!
 //! Trackway and LTTng-UST write the same format, so one reader counts both. The workloads number
-//! the events of each thread from 0, and each thread stays on its CPU, hence in one stream: the
-//! events of a stream that lost nothing within are numbered without a gap, and the number of its
-//! first event says how many were overwritten before it. Where several threads share a CPU, their
-//! numbers begin far enough apart to tell whose an event is.
+//! the events of each thread from 0, and each thread stays on its CPU, hence in one stream. So the
+//! events of a stream without losses are numbered without a gap, and the number of its first event
+//! is the number of overwritten ones. Where several threads share a CPU, their numbers begin far
+//! enough apart to identify the thread.
 
 pub(crate) mod marks;
 pub(crate) mod numbers;
@@ -24,21 +24,22 @@ use trackway_bench_engine::signals;
 
 /// From the numbers of one thread to those of the next: `LAB_THREAD_BITS` of harness.h.
 const THREAD_BITS: u32 = 22;
-/// Most events of a thread whose numbers are looked for: a bit each.
+/// Most events of a thread whose numbers are tracked: a bit each.
 const EVENTS_MAX: u64 = 1 << 30;
 
-/// What a trace holds.
+/// The counts of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// Events.
     pub(crate) events: u64,
     /// Bytes of their records: packets' contents without the packets' headers.
     pub(crate) record_bytes: u64,
-    /// Events that the tracer says it discarded.
+    /// Events that the tracer reports as discarded.
     pub(crate) discarded: u64,
     /// Numbers missing between a stream's first and last event.
     pub(crate) gaps: u64,
-    /// Sum of the streams' first numbers: what they overwrote, if nothing was discarded.
+    /// Sum of the streams' first numbers: the number of overwritten events, if nothing was
+    /// discarded.
     pub(crate) before_first: u64,
     /// Packets that were there before each stream's first, by their own numbers: of all streams.
     packets_before: u64,
@@ -47,9 +48,9 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Asserts that so many events were overwritten, by the numbers of the packets that are left.
+    /// Checks that `events` events were overwritten, by the numbers of the remaining packets.
     fn check_overwritten(&self, events: u64, size: Size) -> Result<()> {
-        let room = self.before(size);
+        let room = self.overwritten_range(size);
         let is_shown = |(fewest, most): (u64, u64)| {
             (fewest.saturating_sub(self.discarded)..=most + self.discarded).contains(&events)
         };
@@ -65,14 +66,14 @@ impl Counted {
         Err(Error::output("trace", message))
     }
 
-    /// Of an event's size that is the same in all packets, or not: at least and at most how many
-    /// were in packets that are no longer there; `None` if none is left that is full.
-    fn before(&self, size: Size) -> Option<(u64, u64)> {
+    /// Returns the least and the largest number of events in packets that are no longer there;
+    /// `None` if no full packet is left.
+    fn overwritten_range(&self, size: Size) -> Option<(u64, u64)> {
         if self.packets_before == 0 {
             return Some((0, 0));
         }
         let (fewest, most) = self.full?;
-        // A header that is larger now and then, and what is left at the end.
+        // Some headers are larger, and a packet has unused bytes at its end.
         let (less, more) = match size {
             Size::Same => (2, 2),
             Size::Text => (fewest / 4, most / 4),
@@ -82,12 +83,12 @@ impl Counted {
     }
 }
 
-/// Whether all events of a trace take as many bytes.
+/// The variation of event sizes in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// They do.
+    /// All events take the same number of bytes.
     Same,
-    /// They are text with their number in it, of more digits in the end.
+    /// Events are text with their number in it, which has more digits in the end.
     Text,
 }
 
@@ -104,17 +105,18 @@ pub(crate) fn numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
     Ok(found)
 }
 
-/// What became of the events of threads that emitted so many, in a trace in which nothing is
-/// overwritten. Those of a single thread are told by their numbers; several have the same.
-pub(crate) fn kept(folder: &Path, emitted: &[u64]) -> Result<Account> {
+/// Computes the account of the events of threads, given the number of events of each, in a trace in
+/// which nothing is overwritten. Events of a single thread are identified by their numbers; several
+/// threads have the same numbers.
+pub(crate) fn complete(folder: &Path, emitted: &[u64]) -> Result<Account> {
     if let [_] = emitted {
         let (counted, threads) = by_thread(folder, emitted)?;
-        return threads.kept(&counted);
+        return threads.complete(&counted);
     }
     counted(folder, emitted.iter().sum())
 }
 
-/// The same without a look at numbers, where events have none of their own.
+/// Computes the account without numbers, for events that have none of their own.
 pub(crate) fn counted(folder: &Path, emitted: u64) -> Result<Account> {
     let counted = count(folder)?.unwrap_or_default();
     Ok(Account {
@@ -126,26 +128,30 @@ pub(crate) fn counted(folder: &Path, emitted: u64) -> Result<Account> {
     })
 }
 
-/// The same in a trace that has the newest events of each CPU: what is missing before a thread's
-/// first one was overwritten, if the numbers of the packets that are left leave room for that many
-/// and no fewer before them: else the tracer was not on when they were emitted. What is missing
-/// after it was lost, and the tracer must say so.
+/// Computes the account in a trace that has the newest events of each CPU. Events that are missing
+/// before a thread's first one were overwritten, if the numbers of the remaining packets fit that
+/// count: else the tracer was not on when they were emitted. Events that are missing after it were
+/// lost, and the tracer must report them.
 pub(crate) fn overwritten(folder: &Path, emitted: &[u64], size: Size) -> Result<Account> {
     let (counted, threads) = by_thread(folder, emitted)?;
     threads.overwritten_in_packets(&counted, size)
 }
 
-/// The same of a thread in a trace of ours, whatever becomes of the oldest. The recorder says how
-/// many it has lost, some of which may belong to no stream, and how many were overwritten: as many
-/// as are missing before the first.
-pub(crate) fn summarized(folder: &Path, emitted: u64, said: &RecorderSummary) -> Result<Account> {
+/// Computes the account of a thread in a trace of Trackway. The recorder reports how many events it
+/// has lost, some of which may belong to no stream, and how many were overwritten: as many as are
+/// missing before the first.
+pub(crate) fn summarized(
+    folder: &Path,
+    emitted: u64,
+    reported: &RecorderSummary,
+) -> Result<Account> {
     let emitted = [emitted];
     let (mut counted, threads) = by_thread(folder, &emitted)?;
-    counted.discarded = said.lost;
-    threads.summarized(&counted, said)
+    counted.discarded = reported.lost;
+    threads.summarized(&counted, reported)
 }
 
-/// Counts, and tells the events of threads by their numbers.
+/// Counts the events of each thread by their numbers.
 fn by_thread<'a>(folder: &Path, emitted: &'a [u64]) -> Result<(Counted, Threads<'a>)> {
     let most = emitted.iter().copied().max().unwrap_or_default();
     if most > EVENTS_MAX || emitted.len() > 1 && most > 1 << THREAD_BITS {
@@ -156,8 +162,8 @@ fn by_thread<'a>(folder: &Path, emitted: &'a [u64]) -> Result<(Counted, Threads<
     Ok((counted, threads))
 }
 
-/// The same of events of several sizes and without numbers, where there may be some more than so
-/// many.
+/// Computes the account of events of several sizes and without numbers, where there may be some
+/// more than `emitted`.
 pub(crate) fn newest(folder: &Path, emitted: u64) -> Result<Account> {
     let counted = count(folder)?.unwrap_or_default();
     let overwritten = emitted.saturating_sub(counted.events);
@@ -171,7 +177,7 @@ pub(crate) fn newest(folder: &Path, emitted: u64) -> Result<Account> {
     })
 }
 
-/// Which events of each thread there are.
+/// Events found of each thread.
 struct Threads<'a> {
     emitted: &'a [u64],
     found: Vec<Thread>,
@@ -179,26 +185,26 @@ struct Threads<'a> {
     strangers: u64,
 }
 
-/// Which events of a thread there are.
+/// Events found of a thread.
 struct Thread {
     events: u64,
     /// The first one's number. Of a thread that has none left, all that it emitted come before it.
     first: u64,
     /// A bit for each number.
-    seen: Vec<u64>,
+    found_numbers: Vec<u64>,
 }
 
 impl<'a> Threads<'a> {
     fn new(emitted: &'a [u64]) -> Self {
         let none = |&events: &u64| {
             let words = usize::try_from(events.div_ceil(u64::from(u64::BITS)));
-            Thread { events: 0, first: events, seen: vec![0; words.unwrap_or_default()] }
+            Thread { events: 0, first: events, found_numbers: vec![0; words.unwrap_or_default()] }
         };
         Self { emitted, found: emitted.iter().map(none).collect(), strangers: 0 }
     }
 
     fn add(&mut self, number: u64) {
-        // A single thread has no others to be told from.
+        // A single thread needs no thread number.
         let thread = if self.found.len() == 1 { 0 } else { number >> THREAD_BITS };
         let number = number - (thread << THREAD_BITS);
         let found = usize::try_from(thread).ok().and_then(|thread| self.found.get_mut(thread));
@@ -207,7 +213,7 @@ impl<'a> Threads<'a> {
         }
     }
 
-    /// How many there are, and how many numbers come before the threads' first.
+    /// Returns the number of events, and the number of missing events before the threads' first.
     fn check(&self, counted: &Counted) -> Result<(u64, u64)> {
         let emitted: u64 = self.emitted.iter().sum();
         let found: u64 = self.found.iter().map(|one| one.events).sum();
@@ -220,8 +226,8 @@ impl<'a> Threads<'a> {
         Ok((found, before))
     }
 
-    /// What became of them where nothing is overwritten.
-    fn kept(&self, counted: &Counted) -> Result<Account> {
+    /// Computes the account where nothing is overwritten.
+    fn complete(&self, counted: &Counted) -> Result<Account> {
         let (recorded, _) = self.check(counted)?;
         Ok(Account {
             emitted: self.emitted.iter().sum(),
@@ -232,19 +238,19 @@ impl<'a> Threads<'a> {
         })
     }
 
-    /// What became of them where the oldest are overwritten, and packets have numbers.
+    /// Computes the account where the oldest are overwritten, and packets have numbers.
     fn overwritten_in_packets(&self, counted: &Counted, size: Size) -> Result<Account> {
         counted.check_overwritten(self.check(counted)?.1, size)?;
         self.overwritten(counted)
     }
 
-    /// The same where the tracer has counted what was overwritten.
-    fn summarized(&self, counted: &Counted, said: &RecorderSummary) -> Result<Account> {
+    /// Computes the account where the tracer has counted the overwritten events.
+    fn summarized(&self, counted: &Counted, reported: &RecorderSummary) -> Result<Account> {
         let found = self.overwritten(counted)?;
-        said.agrees("recorded", said.recorded, found.recorded)?;
-        // What does not add up is told elsewhere.
+        reported.agrees("recorded", reported.recorded, found.recorded)?;
+        // The caller reports an account that does not add up.
         if found.is_complete() {
-            said.agrees("overwrote", said.overwritten, found.overwritten)?;
+            reported.agrees("overwrote", reported.overwritten, found.overwritten)?;
         }
         Ok(found)
     }
@@ -252,14 +258,14 @@ impl<'a> Threads<'a> {
     fn overwritten(&self, counted: &Counted) -> Result<Account> {
         let (recorded, before) = self.check(counted)?;
         let emitted: u64 = self.emitted.iter().sum();
-        // The tracer counts what it lost all the time, also before what is left.
+        // The tracer counts all of its losses, also those before the first remaining event.
         let lost_after = emitted - before - recorded;
         let lost = counted.discarded;
         Ok(Account {
             emitted,
             recorded,
             lost,
-            // Does not add up if more is missing than the tracer says.
+            // The account does not add up if more events are missing than the tracer reports.
             overwritten: (before + lost_after).saturating_sub(lost.max(lost_after)),
             record_bytes: counted.record_bytes,
         })
@@ -267,10 +273,10 @@ impl<'a> Threads<'a> {
 }
 
 impl Thread {
-    /// False: there is no such number, or it is there already.
+    /// Adds a number; returns false if it is out of range or there already.
     fn add(&mut self, number: u64) -> bool {
         let (word, bit) = (number / u64::from(u64::BITS), 1 << (number % u64::from(u64::BITS)));
-        let word = usize::try_from(word).ok().and_then(|word| self.seen.get_mut(word));
+        let word = usize::try_from(word).ok().and_then(|word| self.found_numbers.get_mut(word));
         let Some(word) = word.filter(|word| **word & bit == 0) else { return false };
         *word |= bit;
         self.events += 1;
@@ -291,7 +297,7 @@ fn count_each(folder: &Path, mut each: impl FnMut(u64, u64)) -> Result<Option<Co
     Ok(Some(counted))
 }
 
-/// What the metadata in `folder` say.
+/// Parses the metadata in `folder`.
 pub(crate) fn trace(folder: &Path) -> Result<Trace> {
     let metadata = read(&folder.join("metadata"))?;
     let what = folder.display().to_string();
@@ -307,7 +313,7 @@ pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
     sizes.sum()
 }
 
-/// The data streams of the trace in `folder` or somewhere below.
+/// Returns the data streams of the trace in `folder` or somewhere below.
 pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
     let Some(folder) = trace_folder(folder, 0) else { return Ok(Vec::new()) };
     let entries = fs::read_dir(&folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
@@ -315,7 +321,7 @@ pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.is_file() && !path.ends_with("metadata")).collect())
 }
 
-/// The first folder at or below `folder` that has metadata.
+/// Returns the first folder at or below `folder` that has metadata.
 pub(crate) fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     const DEPTH_MAX: u32 = 8;
     if folder.join("metadata").is_file() {
@@ -331,8 +337,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(Error::io(format!("cannot read {path:?}")))
 }
 
-/// Goes through the packets of a stream, which `what` names: `each` is called where the events of
-/// one begin. There may be seconds of them: Ctrl-C ends it.
+/// Reads the packets of a stream, named `what` in errors, and calls `each` at the events of each
+/// packet. This can take seconds: Ctrl-C ends it.
 pub(crate) fn each_packet<'t>(
     (trace, what): (&'t Trace, &str),
     bytes: &[u8],
@@ -411,7 +417,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// The event's number, if it has one.
+    /// Ends an event; returns its number, if it has one.
     fn event_ends(&mut self) -> Option<u64> {
         self.events += 1;
         self.last = self.current.or(self.last);
@@ -441,14 +447,14 @@ impl Sink for Numbers {
     fn float(&mut self, _: f64) {}
 }
 
-/// The number of `… (17)`.
+/// Parses the number of `… (17)`.
 fn number_at_end(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b")")?;
     let start = text.iter().rposition(|&byte| byte == b'(')?;
     std::str::from_utf8(&text[start + 1..]).ok()?.parse().ok()
 }
 
-/// What a recorder says of its events at the end (`trackway record --summary-json`).
+/// A recorder's summary of its events at the end (`trackway record --summary-json`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct RecorderSummary {
     /// Events in the trace.
@@ -460,11 +466,11 @@ pub(crate) struct RecorderSummary {
 }
 
 impl RecorderSummary {
-    /// Reads what the file has of `programs`, or of the `kernel`.
+    /// Reads the part of the file for `programs`, or for the `kernel`.
     ///
     /// # Errors
     ///
-    /// If it has nothing of them.
+    /// If it has no summary of this part.
     pub(crate) fn read(file: &Path, part: &str) -> Result<Self> {
         let text = fs::read_to_string(file).map_err(Error::io(format!("cannot read {file:?}")))?;
         Self::parse(&text, part)
@@ -476,13 +482,13 @@ impl RecorderSummary {
         serde_json::from_value(summary.get_mut(part)?.take()).ok()
     }
 
-    /// Asserts that the trace has as many as it says.
-    pub(crate) fn agrees(&self, did: &str, said: u64, found: u64) -> Result<()> {
-        if said == found {
+    /// Checks that the trace has as many events as reported.
+    pub(crate) fn agrees(&self, did: &str, reported: u64, found: u64) -> Result<()> {
+        if reported == found {
             return Ok(());
         }
         let message =
-            format!("it says that it {did} {said} events; by the trace, they are {found}");
+            format!("it says that it {did} {reported} events; by the trace, they are {found}");
         Err(Error::output("trackway record", message))
     }
 }
@@ -528,7 +534,7 @@ mod tests {
         account(520, 4, Size::Text).expect_err("not so much fewer");
         account(0, 0, Size::Same).expect("nothing was overwritten");
         let none = Counted { packets_before: 1, ..Counted::default() };
-        assert_eq!(none.before(Size::Same), None);
+        assert_eq!(none.overwritten_range(Size::Same), None);
     }
 
     #[test]
@@ -537,12 +543,12 @@ mod tests {
             let mut threads = Threads::new(&[4]);
             numbers.iter().for_each(|number| threads.add(*number));
             let events = numbers.len() as u64;
-            threads.kept(&Counted { events, discarded, ..Counted::default() })
+            threads.complete(&Counted { events, discarded, ..Counted::default() })
         };
         assert!(kept(&[0, 1, 2, 3], 0).expect("all").is_complete());
         assert!(kept(&[0, 3], 2).expect("some").is_complete());
         assert!(!kept(&[0, 3], 1).expect("fewer than are missing").is_complete());
-        // As many as there should be, but not those.
+        // The right count with wrong numbers.
         for numbers in [[0, 1, 1, 3], [0, 1, 2, 64]] {
             let error = kept(&numbers, 0).unwrap_err().to_string();
             assert!(error.contains("4 events, 3 with numbers of threads and once each"), "{error}");
@@ -564,9 +570,9 @@ mod tests {
         assert!(found(40..90, (10, 40)).expect("the last are lost").is_complete());
         assert!(!found(40..90, (0, 50)).expect("the last, and it says nothing").is_complete());
         // On from the 40th event on: more are missing than were overwritten.
-        for said in [0, 20, 60] {
-            let error = found(40..100, (0, said)).unwrap_err().to_string();
-            assert!(error.contains(&format!("overwrote {said} events")), "{error}");
+        for reported in [0, 20, 60] {
+            let error = found(40..100, (0, reported)).unwrap_err().to_string();
+            assert!(error.contains(&format!("overwrote {reported} events")), "{error}");
         }
     }
 

@@ -3,7 +3,7 @@
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::results::Account;
 
-/// What was found so far, of one thread.
+/// Numbers found so far, of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     events: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// The next one.
+    /// Adds the next number.
     pub(crate) fn add(&mut self, number: u64) {
         self.events += 1;
         self.first = self.first.or(Some(number));
@@ -21,21 +21,21 @@ impl Numbers {
         self.last = Some(number);
     }
 
-    /// How many there are.
+    /// Returns the number of events.
     pub(crate) const fn events(&self) -> u64 {
         self.events
     }
 
-    /// Numbers missing between the first and the last, or behind the last of so many.
+    /// Returns the number of missing events between the first and the last, or after the last.
     pub(crate) fn missing(&self, emitted: u64) -> u64 {
         emitted.saturating_sub(self.first.unwrap_or(0)).saturating_sub(self.events)
     }
 
-    /// What became of the events, where the tracer itself says so of those that are not there.
+    /// Computes the account of the events, with the tracer's own count of the missing ones.
     ///
     /// # Errors
     ///
-    /// If numbers are out of order, beyond those emitted, or missing without being lost.
+    /// If numbers are out of order, larger than those emitted, or missing without being lost.
     pub(crate) fn account(
         &self,
         tracer: &str,
@@ -60,7 +60,7 @@ impl Numbers {
     }
 }
 
-/// What follows `before` in a line, as a number: decimal, or hexadecimal after 0x.
+/// Returns the number after `before` in a line: decimal, or hexadecimal after 0x.
 pub(crate) fn number_after(line: &str, before: &str) -> Option<u64> {
     let rest = line.get(line.find(before)? + before.len()..)?;
     let (digits, radix) = rest.strip_prefix("0x").map_or((rest, 10), |hex| (hex, 16));

@@ -1,25 +1,25 @@
-//! Tracers that the survey measured, or that people ask for, and that cannot be measured by events
-//! of a program here: each with its reason.
+//! Tracers that the survey measured, or that users expect, and that cannot be measured by events of
+//! a program here: each with its reason.
 
 use std::path::Path;
 
 use trackway_bench_engine::case::{Case, Plan};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workload::Batch;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
 use super::name;
 
-/// One of them.
+/// A tracer that cannot be measured here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
     /// Records no events of programs.
     Strace,
     /// Needs a module of the kernel.
     SystemTap,
-    /// A library around programs that use MPI; Debian has none of it.
+    /// A library around programs that use MPI; Debian has no package of it.
     Extrae,
     /// The same.
     VampirTrace,
@@ -32,7 +32,7 @@ impl Absent {
     pub(crate) const ALL: [Self; 5] =
         [Self::Strace, Self::SystemTap, Self::Extrae, Self::VampirTrace, Self::SysDig];
 
-    /// Why it is.
+    /// Returns the reason for its absence.
     fn reason(self, has: impl Fn(&str) -> bool, takes_modules: bool) -> String {
         let missing =
             |program: &str| (!has(program)).then(|| format!("{program} is not installed"));
@@ -69,7 +69,7 @@ impl Tracer for Absent {
         }
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         // A kernel without modules has no list of them: proc(5).
         Availability::Missing(self.reason(has, Path::new("/proc/modules").exists()))
     }
@@ -82,15 +82,15 @@ impl Tracer for Absent {
         1
     }
 
-    fn set_up(&mut self, _place: &Place) -> Result<()> {
+    fn set_up(&mut self, _place: &Workspace) -> Result<()> {
         Err(Error::output(self.name(), "it is absent"))
     }
 
-    fn run(&mut self, _place: &Place, _case: &Case, _plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, _place: &Workspace, _case: &Case, _plan: &Plan) -> Result<Vec<Batch>> {
         Err(Error::output(self.name(), "it is absent"))
     }
 
-    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+    fn read_back(&mut self, _place: &Workspace) -> Result<Option<Account>> {
         Ok(None)
     }
 

@@ -1,5 +1,5 @@
-//! What tracers are measured against: nothing, the clock, the lightest tracer there could be, and
-//! the one that everybody has written: text.
+//! Reference points for tracers: nothing, the clock, the lightest possible tracer, and the most
+//! common one: text.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use trackway_bench_engine::case::{Case, Context, Mode, Payload};
 use trackway_bench_engine::error::Result;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Starts, Tracer};
 
@@ -15,7 +15,7 @@ use super::name;
 
 /// The program of all baselines but one.
 pub(crate) const PROGRAM: &str = "baseline";
-/// Of that one.
+/// Its program.
 const PRINTF_PROGRAM: &str = "printf";
 
 /// One of the loops of baseline.c, or printf.c.
@@ -27,7 +27,7 @@ pub(crate) enum Baseline {
     Rdtsc,
     /// The survey's "LW-UST": clock, and a copy to a ring of this CPU.
     LwUst,
-    /// `snprintf` of the time and the fields into a ring of the thread.
+    /// Formatting by `snprintf` of the time and the fields into a ring of the thread.
     Printf,
 }
 
@@ -50,7 +50,7 @@ impl Tracer for Baseline {
         }
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         needs_compiler(has("cc"))
     }
 
@@ -71,11 +71,11 @@ impl Tracer for Baseline {
         }
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        place.compile(self.program(), &[]).map(|_| ())
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        workspace.compile(self.program(), &[]).map(|_| ())
     }
 
-    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+    fn read_back(&mut self, _place: &Workspace) -> Result<Option<Account>> {
         Ok(None)
     }
 
@@ -95,8 +95,14 @@ impl Tracer for Baseline {
         }
     }
 
-    fn emit(&mut self, place: &Place, _: &Case, _: Mode, arguments: &[String]) -> Result<String> {
-        let mut command = Command::new(place.path(self.program()));
+    fn emit(
+        &mut self,
+        workspace: &Workspace,
+        _: &Case,
+        _: Mode,
+        arguments: &[String],
+    ) -> Result<String> {
+        let mut command = Command::new(workspace.path(self.program()));
         Ok(child::run(command.args(arguments), self.name())?.stdout)
     }
 
@@ -104,17 +110,17 @@ impl Tracer for Baseline {
         *self == Self::Empty
     }
 
-    fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
+    fn starts(&mut self, workspace: &Workspace, count: u32) -> Result<Option<Starts>> {
         if !self.starts_programs() {
             return Ok(None);
         }
-        launch(place, PROGRAM, count, |_| ()).map(Some)
+        launch(workspace, PROGRAM, count, |_| ()).map(Some)
     }
 
     fn tear_down(&mut self) {}
 }
 
-/// Everything here needs a C compiler.
+/// Checks that there is a C compiler, which every tracer here needs.
 pub(super) fn needs_compiler(has_compiler: bool) -> Availability {
     if has_compiler {
         Availability::Ready
@@ -123,15 +129,15 @@ pub(super) fn needs_compiler(has_compiler: bool) -> Availability {
     }
 }
 
-/// Starts `program` so many times, each command prepared by `prepare`.
+/// Starts `program` `count` times, each command prepared by `prepare`.
 pub(super) fn launch(
-    place: &Place,
+    workspace: &Workspace,
     program: &str,
     count: u32,
     prepare: impl Fn(&mut Command),
 ) -> Result<Starts> {
-    let launcher = place.compile("launch", &[])?;
-    let program = place.path(program);
+    let launcher = workspace.compile("launch", &[])?;
+    let program = workspace.path(program);
     let mut command = Command::new(&program);
     prepare(command.arg("threads"));
     let threads = workload::threads(&child::run(&mut command, "counting threads")?.stdout)?;

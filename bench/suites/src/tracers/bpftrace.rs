@@ -9,14 +9,14 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::Tracefs;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
 use super::ftrace::{PROBE_PROGRAM, probes};
 use super::{batch_arguments, name};
 
-/// What it writes, in the scratch folder.
+/// Its output file, in the scratch folder.
 const OUTPUT: &str = "bpftrace.json";
 
 /// The adapter.
@@ -30,7 +30,7 @@ impl Tracer for Bpftrace {
         name::BPFTRACE
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         if !has("bpftrace") {
             return Availability::Missing("bpftrace is not installed".to_owned());
         }
@@ -48,12 +48,12 @@ impl Tracer for Bpftrace {
         1_000
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        place.compile(PROBE_PROGRAM, &[]).map(|_| ())
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        workspace.compile(PROBE_PROGRAM, &[]).map(|_| ())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
-        let program = place.path(PROBE_PROGRAM).display().to_string();
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+        let program = workspace.path(PROBE_PROGRAM).display().to_string();
         if program.contains([' ', '\t', ':', '"']) {
             let message = format!("it cannot be told of a program at '{program}'");
             return Err(Error::output(self.name(), message));
@@ -61,42 +61,43 @@ impl Tracer for Bpftrace {
         let script = format!("usdt:{program}:lab:number {{ @ = count(); }}");
         let mut words = vec![program];
         words.extend(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
-        let mut command = command(&script, &words, &place.path(OUTPUT));
+        let mut command = command(&script, &words, &workspace.path(OUTPUT));
         let finished = child::run(&mut command, self.name())?;
-        // It says things of its own in between.
+        // It prints other lines in between.
         let lines = finished.stdout.lines().filter(|line| line.starts_with("batch "));
         let batches = workload::batches(&lines.collect::<Vec<&str>>().join("\n"))?;
         self.emitted = batches.iter().map(|batch| batch.events).sum();
         Ok(batches)
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        let said = Said::take(&place.path(OUTPUT))?;
-        let (recorded, lost) = (said.count("@"), said.lost);
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
+        let results = BpftraceOutput::take(&workspace.path(OUTPUT))?;
+        let (recorded, lost) = (results.count("@"), results.lost);
         Ok(Some(Account { emitted: self.emitted, recorded, lost, ..Account::default() }))
     }
 
     fn tear_down(&mut self) {}
 }
 
-/// bpftrace with a script, which runs these words, taken apart at spaces, and writes lines of JSON.
+/// Makes the command of bpftrace with a script, which runs these words, split at spaces, and writes
+/// lines of JSON.
 pub(super) fn command(script: &str, words: &[String], output: &Path) -> Command {
     let mut command = Command::new("bpftrace");
     command.args(["-f", "json", "-e", script, "-c", &words.join(" "), "-o"]).arg(output);
     command
 }
 
-/// What it wrote.
+/// Its output.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct BpftraceOutput {
     /// Its maps, by their names.
     maps: serde_json::Map<String, Value>,
-    /// Events that it says it has lost.
+    /// Events that it reports as lost.
     pub(super) lost: u64,
 }
 
-impl Said {
-    /// Reads it, and removes it: what the next run does not write must not be there.
+impl BpftraceOutput {
+    /// Reads and removes the file, so that the next run cannot leave it unchanged.
     pub(super) fn take(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file);
         let text = text.map_err(Error::io("cannot read what bpftrace wrote"))?;
@@ -104,26 +105,26 @@ impl Said {
         Ok(Self::of(&text))
     }
 
-    /// Of lines of JSON; it says other things in between.
+    /// Parses lines of JSON, ignoring other lines in between.
     pub(super) fn of(text: &str) -> Self {
-        let mut said = Self::default();
+        let mut results = Self::default();
         for line in text.lines() {
             let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
             match (line["type"].as_str(), &line["data"]) {
-                (Some("map"), Value::Object(maps)) => said.maps.extend(maps.clone()),
-                (Some("lost_events"), data) => said.lost += data["events"].as_u64().unwrap_or(0),
+                (Some("map"), Value::Object(maps)) => results.maps.extend(maps.clone()),
+                (Some("lost_events"), data) => results.lost += data["events"].as_u64().unwrap_or(0),
                 _ => {}
             }
         }
-        said
+        results
     }
 
-    /// What a map without keys counted.
+    /// Returns the count of a map without keys.
     pub(super) fn count(&self, map: &str) -> u64 {
         self.maps.get(map).and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// What a map counted, by its keys.
+    /// Returns the counts of a map by its keys.
     pub(super) fn counts(&self, map: &str) -> impl Iterator<Item = (&str, u64)> {
         let counts = self.maps.get(map).and_then(Value::as_object).into_iter().flatten();
         counts.filter_map(|(key, count)| Some((key.as_str(), count.as_u64()?)))
@@ -138,10 +139,11 @@ mod tests {
     fn its_map_is_read() {
         let text = "{\"type\": \"attached_probes\", \"data\": {\"probes\": 1}}\n\
                     {\"type\": \"map\", \"data\": {\"@\": 280000}}\n";
-        let said = Said::of(text);
-        assert_eq!((said.count("@"), said.count("@none"), said.lost), (280_000, 0, 0));
-        let said = Said::of("{\"type\": \"lost_events\", \"data\": {\"events\": 3}}\n");
-        assert_eq!((said.count("@"), said.lost), (0, 3));
-        assert_eq!(Said::of("no JSON"), Said::default());
+        let results = BpftraceOutput::of(text);
+        assert_eq!((results.count("@"), results.count("@none"), results.lost), (280_000, 0, 0));
+        let results =
+            BpftraceOutput::of("{\"type\": \"lost_events\", \"data\": {\"events\": 3}}\n");
+        assert_eq!((results.count("@"), results.lost), (0, 3));
+        assert_eq!(BpftraceOutput::of("no JSON"), BpftraceOutput::default());
     }
 }

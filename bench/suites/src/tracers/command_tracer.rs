@@ -1,4 +1,4 @@
-//! Tracers of user space around whole commands: what a command's events became, of however many
+//! User-space tracers around whole commands: the account of a command's events, from any number of
 //! processes, recorded to disk or into flight recorders.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child::{self, Finished};
-use trackway_bench_engine::host::workspace::{BuildTools, Place};
+use trackway_bench_engine::host::workspace::{BuildTools, Workspace};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
@@ -16,45 +16,46 @@ use super::lttng::Lttng;
 use super::trackway::{account, in_window, write_to};
 use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use crate::trace_check;
-use crate::trace_check::marks::{Made, Seen, Side};
+use crate::trace_check::marks::{FoundMarks, Made, Side};
 
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "whole-trace";
 /// Longest that a command has, in seconds.
 const LIMIT_S: u64 = 60;
-/// LTTng's library that traces what programs ask of the allocator, wherever the loader finds it.
+/// LTTng's library that traces calls of the allocator, where the loader finds it.
 pub(crate) const LTTNG_LIBC: &str = "liblttng-ust-libc-wrapper.so.1";
 
-/// Why there are no events of the allocator, if our helper is not here.
+/// The reason for missing events of the allocator, if the preload helper is not here.
 pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
 
-/// Our helper that does, if it is here.
+/// Returns the preload helper, if it is here.
 pub(crate) fn helper(tools: &BuildTools) -> Option<PathBuf> {
     let helper = tools.library.as_ref()?.with_file_name("libtrackway-libc.so");
     helper.is_file().then_some(helper)
 }
 
-/// What is known of the events of a command.
+/// The known events of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Known {
-    /// How many there are.
+    /// Their number.
     Count(u64),
-    /// Its marks, which are among what it asks of the allocator.
+    /// Its marks, which are among its calls of the allocator.
     Marks(Keep),
 }
 
-/// What a command left.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct CommandTracer {
     pub(crate) finished: Finished,
-    /// What became of what is known of its events.
+    /// The account of its known events.
     pub(crate) account: Account,
-    /// Events that there were by what the tracer says.
+    /// Number of events that the tracer reports.
     pub(crate) events: u64,
 }
 
 impl CommandTracer {
-    /// Of a command whose trace is in a folder, by `tracer`, which says what became of all events.
+    /// Makes the result of a command whose trace is in a folder, with the account of all events by
+    /// `tracer`.
     fn new(
         tracer: &str,
         trace: &Path,
@@ -69,7 +70,7 @@ impl CommandTracer {
             Known::Marks(keep) => {
                 let made = Made::of(&finished.stdout)?;
                 let made = made.ok_or_else(|| Error::output("workload", "it makes no marks"))?;
-                let seen = Seen::in_trace(trace)?;
+                let seen = FoundMarks::in_trace(trace)?;
                 made.account(tracer, (&seen, &[Side::Allocation]), keep, &all)?
             }
         };
@@ -77,26 +78,26 @@ impl CommandTracer {
     }
 }
 
-/// Runs a command under `trackway record OPTIONS`, with so many bytes of buffers for each CPU.
+/// Runs a command under `trackway record OPTIONS`, with buffers of `bytes` for each CPU.
 pub(crate) fn trackway(
-    place: &Place,
+    workspace: &Workspace,
     options: &[&str],
     bytes: u64,
     words: &[String],
     known: Known,
 ) -> Result<CommandTracer> {
-    place.clear(TRACE);
-    let trace = place.path(TRACE);
-    let mut command = Command::new(&place.tools.trackway);
-    in_window(&mut command, place.window_dir());
-    command.env("TRACKWAY_RUN_DIR", place.path("run"));
+    workspace.clear(TRACE);
+    let trace = workspace.path(TRACE);
+    let mut command = Command::new(&workspace.tools.trackway);
+    in_window(&mut command, workspace.window_dir());
+    command.env("TRACKWAY_RUN_DIR", workspace.path("run"));
     command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
     write_to(&mut command, &trace);
     command.arg("--").args(words);
     let finished = child::run_for(&mut command, "trackway record", LIMIT_S)?;
     let all = account(&trace, 0)?;
     let whole = CommandTracer::new("trackway record", &trace, finished, known, all);
-    place.clear(TRACE);
+    workspace.clear(TRACE);
     whole
 }
 
@@ -105,49 +106,49 @@ pub(crate) fn trackway(
 pub(crate) struct Ust(Daemon);
 
 impl Ust {
-    /// Why it cannot be had, if it cannot.
-    pub(crate) fn absence(place: &Place) -> Option<String> {
-        match Lttng::alone().availability(place) {
+    /// Returns the reason if it is not available.
+    pub(crate) fn absence(workspace: &Workspace) -> Option<String> {
+        match Lttng::with_own_daemon().availability(workspace) {
             Availability::Ready => None,
             Availability::Missing(reason) => Some(reason),
         }
     }
 
-    /// The same of its library for the allocator: the loader says so if it is not there, and goes
-    /// on without.
-    pub(crate) fn absence_of_libc(place: &Place) -> Option<String> {
+    /// Returns the reason if LTTng's library for the allocator is absent: the loader warns, and
+    /// continues without it.
+    pub(crate) fn absence_of_libc(workspace: &Workspace) -> Option<String> {
         let loads = || {
-            let [program, nothing] = place.tools.nothing();
+            let [program, nothing] = workspace.tools.nothing();
             let mut command = Command::new(program);
             let tried = child::run(command.arg(nothing).env("LD_PRELOAD", LTTNG_LIBC), LTTNG_LIBC);
             tried.is_ok_and(|finished| finished.stderr.is_empty())
         };
         let missing = || (!loads()).then(|| format!("{LTTNG_LIBC} is not installed"));
-        Self::absence(place).or_else(missing)
+        Self::absence(workspace).or_else(missing)
     }
 
     /// Starts the daemon.
-    pub(crate) fn start(place: &Place) -> Result<Self> {
-        Daemon::start(place).map(Self)
+    pub(crate) fn start(workspace: &Workspace) -> Result<Self> {
+        Daemon::start(workspace).map(Self)
     }
 
-    /// Its processes, as the workloads' `load` takes them.
+    /// Returns its processes, as an argument of the workloads' `load`.
     pub(crate) fn processes(&self) -> String {
         let pids: Vec<String> = self.0.processes().iter().map(u32::to_string).collect();
         pids.join(",")
     }
 
-    /// Runs a command, with this library in front of it, while a session records what `rule`
-    /// selects to disk.
+    /// Runs a command with this library preloaded, while a session records the events of `rule` to
+    /// disk.
     pub(crate) fn record(
         &self,
-        place: &Place,
+        workspace: &Workspace,
         (rule, preload, bytes): (&str, Option<&str>, u64),
         words: &[String],
         known: Known,
     ) -> Result<CommandTracer> {
-        place.clear(TRACE);
-        let trace = place.path(TRACE);
+        workspace.clear(TRACE);
+        let trace = workspace.path(TRACE);
         let session = UstSession {
             name: SESSION,
             is_snapshot: false,
@@ -156,7 +157,7 @@ impl Ust {
             filter: None,
             contexts: &[],
         };
-        let begun = session.begin_anew(&self.0, &trace);
+        let begun = session.begin_again(&self.0, &trace);
         let run = begun.and_then(|()| {
             let mut command = self.0.command(Path::new(&words[0]));
             command.args(&words[1..]);
@@ -170,7 +171,7 @@ impl Ust {
         ended?;
         let all = trace_check::counted(&trace, 0)?;
         let whole = CommandTracer::new("lttng-ust", &trace, finished, known, all);
-        place.clear(TRACE);
+        workspace.clear(TRACE);
         whole
     }
 }

@@ -1,13 +1,14 @@
-//! LTTng's session daemon, private to the bench: started, spoken to and ended by us, unseen by any
-//! other that runs.
+//! LTTng's session daemon, private to the bench: the bench starts and ends it, and other daemons do
+//! not find it.
 //!
-//! An ordinary user's daemon lives in LTTNG_HOME, whose name must be short: its sockets' names lie
-//! behind it, and lttng-sessiond aborts where one is longer than an address has room for
-//! (unix(7)). Root's has its sockets in /var/run/lttng, which cannot be configured, and there may
-//! be only one: so each of our processes gets a mount namespace of its own, in which a folder of
-//! ours lies over /var/run. Not over /var/run/lttng: who removes that, as another bench or daemon
-//! may, takes away what lies over it in all namespaces, and a daemon that begins then fails an
-//! assertion (lttng-tools 2.13, `notification_thread_command_list_triggers`).
+//! An ordinary user's daemon uses LTTNG_HOME, whose name must be short: it is the prefix of the
+//! sockets' names, and lttng-sessiond aborts if one is longer than an address has room for
+//! (unix(7)). Root's daemon has its sockets in /var/run/lttng, which cannot be configured, and
+//! there may be only one: so each LTTng process of the bench gets a mount namespace of its own, in
+//! which a scratch folder is mounted over /var/run. It is not mounted over /var/run/lttng: another
+//! bench or daemon that removes that folder removes the mounts over it in all namespaces, and a
+//! daemon that begins then fails an assertion (lttng-tools 2.13,
+//! `notification_thread_command_list_triggers`).
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -23,22 +24,22 @@ use std::time::{Duration, Instant};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::cleanup_shell::CleanupShell;
-use trackway_bench_engine::host::workspace::{Place, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, make_dir};
 use trackway_bench_engine::signals;
 
-/// Where root's folder of sockets is.
+/// Folder of root's sockets.
 const RUN: &CStr = c"/var/run";
 /// Most bytes of LTTNG_HOME: the longest name of a socket in it is
 /// `/.lttng/ustconsumerd64/health`, more or less, and `sockaddr_un` has 107.
 const HOME_BYTES_MAX: usize = 64;
-/// How long the daemon may take to begin.
+/// Time that the daemon has to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is asked meanwhile.
+/// Interval of requests meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Where our LTTng processes find each other.
+/// The folder in which the LTTng processes of the bench find each other.
 #[derive(Debug, Clone)]
-pub(crate) struct Home {
+pub(crate) struct LttngHome {
     home: PathBuf,
     /// It, where `home` is a name that it has by this.
     _opened: Option<Arc<File>>,
@@ -46,17 +47,17 @@ pub(crate) struct Home {
     run: Option<CString>,
 }
 
-impl Home {
-    /// In the scratch folder.
-    pub(crate) fn new(place: &Place) -> Result<Self> {
-        let home = place.path("lttng-home");
+impl LttngHome {
+    /// Makes the folders, in the scratch folder.
+    pub(crate) fn new(workspace: &Workspace) -> Result<Self> {
+        let home = workspace.path("lttng-home");
         make_dir(&home)?;
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
             let (home, _opened) = short(home)?;
             return Ok(Self { home, _opened, run: None });
         }
-        let run = place.path("lttng-run");
+        let run = workspace.path("lttng-run");
         make_dir(&run)?;
         make_dir(&run.join("lttng"))?;
         let run = CString::new(run.as_os_str().as_bytes());
@@ -64,7 +65,7 @@ impl Home {
         Ok(Self { home, _opened: None, run: Some(run) })
     }
 
-    /// Makes `command` a process that finds our daemon, and no other.
+    /// Makes `command` a process that finds the bench's daemon only.
     pub(crate) fn enter(&self, command: &mut Command) {
         command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
         if let Some(run) = self.run.clone() {
@@ -74,8 +75,9 @@ impl Home {
     }
 }
 
-/// A name of a folder that is short enough to have sockets in it. One that is not gets a name by
-/// the descriptor that comes with it, which lasts as long as that one and leaves nothing behind.
+/// Returns a name of a folder that is short enough for sockets in it. A long name is replaced by
+/// one through the returned descriptor, which is valid as long as that is open, and leaves nothing
+/// in the file system.
 fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
     if folder.as_os_str().len() <= HOME_BYTES_MAX {
         return Ok((folder, None));
@@ -89,7 +91,7 @@ fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
 fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     let private = libc::MS_REC | libc::MS_PRIVATE;
     let (none, root) = (c"none".as_ptr(), c"/".as_ptr());
-    // SAFETY: all strings are NUL-terminated; the type and data of these mounts are not looked at.
+    // SAFETY: all strings are NUL-terminated; the kernel ignores the type and data of these mounts.
     let done = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(none, root, none, private, std::ptr::null()) == 0
@@ -98,11 +100,11 @@ fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The daemon while it runs. It ends with us, whatever we end by: a daemon in a namespace of its
-/// own would be found by nobody.
+/// The running daemon. It ends with this process, for any reason: a daemon in a namespace of its
+/// own would be found by no user.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    home: Home,
+    home: LttngHome,
     log: PathBuf,
     pid: u32,
     cleanup_shell: CleanupShell,
@@ -110,9 +112,9 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts it, and waits until it answers.
-    pub(crate) fn start(place: &Place) -> Result<Self> {
-        let home = Home::new(place)?;
-        let log = place.path("lttng-sessiond.log");
+    pub(crate) fn start(workspace: &Workspace) -> Result<Self> {
+        let home = LttngHome::new(workspace)?;
+        let log = workspace.path("lttng-sessiond.log");
         let file = File::create(&log).map_err(Error::io(format!("cannot write {log:?}")))?;
         let words = ["lttng-sessiond", "--no-kernel"];
         let (cleanup_shell, pid) =
@@ -139,14 +141,14 @@ impl Daemon {
         }
     }
 
-    /// `lttng ARGUMENTS`.
+    /// Runs `lttng ARGUMENTS`.
     pub(crate) fn lttng(&self, arguments: &[&str]) -> Result<()> {
         let mut command = self.command(Path::new("lttng"));
         command.args(["--no-sessiond", "--quiet"]).args(arguments);
         child::run(&mut command, &format!("lttng {}", arguments.join(" "))).map(|_| ())
     }
 
-    /// A command that finds the daemon.
+    /// Makes a command that finds the daemon.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         self.enter(&mut command);
@@ -179,7 +181,7 @@ impl Drop for Daemon {
     }
 }
 
-/// All processes with their parents, from proc_pid_stat(5).
+/// Returns all processes with their parents, from proc_pid_stat(5).
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());

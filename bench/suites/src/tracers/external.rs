@@ -1,5 +1,5 @@
-//! Tracers that are programs or crates of others, measured by one number: those that the survey
-//! and the slides compare, and those that people ask for.
+//! Tracers that are other projects' programs or crates, measured by one number: those that the
+//! survey and the slides compare, and those that users expect.
 
 use trackway_bench_engine::tracer::Tracer;
 
@@ -38,7 +38,7 @@ pub(crate) mod name {
     pub(crate) const SYSDIG: &str = "sysdig";
 }
 
-/// All of them, in the order of their rows.
+/// Returns all of them, in the order of their rows.
 pub(super) fn all() -> Vec<Box<dyn Tracer>> {
     let mut all: Vec<Box<dyn Tracer>> = vec![
         Box::new(Uftrace::default()),
@@ -53,7 +53,7 @@ pub(super) fn all() -> Vec<Box<dyn Tracer>> {
     all
 }
 
-/// Whether the tracer of this name is one of them.
+/// Returns true if the tracer of this name is one of them.
 pub(crate) fn is_external(name: &str) -> bool {
     all().iter().any(|tracer| tracer.name() == name)
 }

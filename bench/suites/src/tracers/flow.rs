@@ -1,8 +1,8 @@
 //! Recording at full speed to files: how long it took until all was there, for all tracers alike.
 //!
-//! Main invariant: the clock runs from the threads' first event to the last write to any of the
-//! trace's streams, which the file system knows; so neither what a tracer takes to start nor how
-//! often its command looks whether all is done is in it.
+//! Main invariant: the time is that from the threads' first event to the last write to any of the
+//! trace's streams, by the file system. So it includes neither the tracer's start nor the polling
+//! of its command.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,8 +22,8 @@ pub(super) fn arguments(milliseconds: u32) -> [String; 4] {
     ["for".to_owned(), "number".to_owned(), text(2), text(milliseconds.into())]
 }
 
-/// What became of it, of what the workload printed, and of the trace, which is removed then; its
-/// account is told the events that each thread emitted.
+/// Makes the flow from the timings, the workload's output and the trace, which is then removed.
+/// `account` gets the number of events of each thread.
 pub(super) fn of(
     output: &str,
     trace: &Path,
@@ -45,7 +45,7 @@ pub(super) fn of(
     let fsync_seconds = begin.elapsed().as_secs_f64();
     let emitted: Vec<u64> = threads.iter().map(|thread| thread.events).collect();
     let account = account(&emitted)?;
-    // What cannot be removed goes with the scratch folder.
+    // Files that cannot be removed now are removed with the scratch folder.
     let _ = fs::remove_dir_all(trace);
     Ok(Flow {
         emitting_seconds: seconds,
@@ -56,7 +56,7 @@ pub(super) fn of(
     })
 }
 
-/// When the last of them was written to, in ns since 1970.
+/// Returns the time of the last write to any of them, in ns since 1970.
 fn last_write_ns(files: &[File]) -> io::Result<u64> {
     let mut last = None;
     for file in files {
@@ -80,7 +80,7 @@ mod tests {
         let at = |seconds: u64| {
             UNIX_EPOCH + std::time::Duration::from_nanos(began_ns + seconds * 1_000_000_000)
         };
-        // What describes the events may come later.
+        // The description of the events may come later.
         for (name, seconds) in [("metadata", 9), ("stream_0", 1), ("stream_1", 3)] {
             let mut options = File::options();
             let file = options.create(true).write(true).truncate(true).open(inner.join(name));

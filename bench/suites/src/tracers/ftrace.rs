@@ -10,7 +10,7 @@ use trackway_bench_engine::case::{Case, Mode};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::{Instance, Tracefs, Uprobe, read_pages};
-use trackway_bench_engine::host::workspace::{Place, has, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, has, make_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -23,14 +23,14 @@ use crate::trace_check::numbers::{Numbers, number_after};
 pub(super) const PROBE_PROGRAM: &str = "usdt";
 /// The program that writes to the marker.
 const MARKER_PROGRAM: &str = "marker";
-/// Where its buffers' pages go, in the scratch folder.
+/// File of its buffers' pages, in the scratch folder.
 const PAGES: &str = "ftrace.pages";
 /// The probe.
 const PROBE: &str = "number";
 
-/// How events come to ftrace.
+/// The source of ftrace's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum EventSource {
     /// By a breakpoint of the kernel's on the probe.
     Uprobe,
     /// By write(2).
@@ -40,7 +40,7 @@ enum Way {
 /// The adapter.
 #[derive(Debug)]
 pub(crate) struct Ftrace {
-    way: Way,
+    source: EventSource,
     emitted: u64,
     /// First in order: an event cannot go while an instance has it on.
     instance: Option<Instance>,
@@ -49,18 +49,18 @@ pub(crate) struct Ftrace {
 }
 
 impl Ftrace {
-    const fn new(way: Way) -> Self {
-        Self { way, emitted: 0, instance: None, uprobe: None, tracefs: None }
+    const fn new(source: EventSource) -> Self {
+        Self { source, emitted: 0, instance: None, uprobe: None, tracefs: None }
     }
 
-    /// By a uprobe event on a probe.
+    /// Makes the adapter of a uprobe event on a probe.
     pub(crate) const fn uprobe() -> Self {
-        Self::new(Way::Uprobe)
+        Self::new(EventSource::Uprobe)
     }
 
-    /// By the marker.
+    /// Makes the adapter of the marker.
     pub(crate) const fn marker() -> Self {
-        Self::new(Way::Marker)
+        Self::new(EventSource::Marker)
     }
 
     fn instance(&self) -> Result<&Instance> {
@@ -73,15 +73,15 @@ impl Ftrace {
         self.instance()?.write(&uprobe.enable(), if is_on { "1" } else { "0" })
     }
 
-    /// The workload, recorded.
-    fn record(&self, place: &Place, mode: Mode, arguments: &[String]) -> Result<String> {
+    /// Records the workload.
+    fn record(&self, workspace: &Workspace, mode: Mode, arguments: &[String]) -> Result<String> {
         let bytes = if mode == Mode::Overwrite { RING_BYTES } else { PRODUCER_BYTES };
         self.instance()?.write("buffer_size_kb", &(bytes >> 10).to_string())?;
         self.instance()?.clear()?;
-        let mut command = match self.way {
-            Way::Uprobe => Command::new(place.path(PROBE_PROGRAM)),
-            Way::Marker => {
-                let mut command = Command::new(place.path(MARKER_PROGRAM));
+        let mut command = match self.source {
+            EventSource::Uprobe => Command::new(workspace.path(PROBE_PROGRAM)),
+            EventSource::Marker => {
+                let mut command = Command::new(workspace.path(MARKER_PROGRAM));
                 command.env("LAB_MARKER", self.instance()?.path("trace_marker"));
                 command
             }
@@ -94,7 +94,7 @@ impl Ftrace {
         Ok(finished?.stdout)
     }
 
-    /// What became of the events.
+    /// Computes the account of the events.
     fn found(&self) -> Result<Account> {
         let instance = self.instance()?;
         let stats = instance.stats()?;
@@ -120,11 +120,11 @@ impl Ftrace {
     }
 
     /// Moves the buffers' pages to files, as trace-cmd does: as they are.
-    fn save(&self, place: &Place) -> Result<()> {
-        place.clear(PAGES);
-        make_dir(&place.path(PAGES))?;
+    fn save(&self, workspace: &Workspace) -> Result<()> {
+        workspace.clear(PAGES);
+        make_dir(&workspace.path(PAGES))?;
         for (cpu, folder) in self.instance()?.cpus().iter().enumerate() {
-            save(&folder.join("trace_pipe_raw"), &place.path(PAGES).join(cpu.to_string()))?;
+            save(&folder.join("trace_pipe_raw"), &workspace.path(PAGES).join(cpu.to_string()))?;
         }
         Ok(())
     }
@@ -132,16 +132,16 @@ impl Ftrace {
 
 impl Tracer for Ftrace {
     fn name(&self) -> &'static str {
-        match self.way {
-            Way::Uprobe => name::FTRACE_UPROBE,
-            Way::Marker => name::FTRACE_MARKER,
+        match self.source {
+            EventSource::Uprobe => name::FTRACE_UPROBE,
+            EventSource::Marker => name::FTRACE_MARKER,
         }
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
-        match self.way {
-            Way::Uprobe => uprobes(),
-            Way::Marker => match Tracefs::find() {
+    fn availability(&self, _place: &Workspace) -> Availability {
+        match self.source {
+            EventSource::Uprobe => uprobes(),
+            EventSource::Marker => match Tracefs::find() {
                 Ok(_) => needs_compiler(has("cc")),
                 Err(reason) => Availability::Missing(reason),
             },
@@ -156,11 +156,11 @@ impl Tracer for Ftrace {
         2_000
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
         let tracefs = Tracefs::find().map_err(|reason| Error::output(self.name(), reason))?;
-        match self.way {
-            Way::Uprobe => self.uprobe = Some(probe(place, &tracefs, "ftrace")?),
-            Way::Marker => place.compile(MARKER_PROGRAM, &[]).map(|_| ())?,
+        match self.source {
+            EventSource::Uprobe => self.uprobe = Some(probe(workspace, &tracefs, "ftrace")?),
+            EventSource::Marker => workspace.compile(MARKER_PROGRAM, &[]).map(|_| ())?,
         }
         self.instance = Some(Instance::new(&tracefs, self.name(), RING_BYTES >> 10)?);
         self.tracefs = Some(tracefs);
@@ -171,7 +171,7 @@ impl Tracer for Ftrace {
         self.emitted = emitted.iter().sum();
     }
 
-    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+    fn read_back(&mut self, _place: &Workspace) -> Result<Option<Account>> {
         self.found().map(Some)
     }
 
@@ -181,23 +181,23 @@ impl Tracer for Ftrace {
 
     fn emit(
         &mut self,
-        place: &Place,
+        workspace: &Workspace,
         _case: &Case,
         mode: Mode,
         arguments: &[String],
     ) -> Result<String> {
-        self.record(place, mode, arguments)
+        self.record(workspace, mode, arguments)
     }
 
-    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+    fn account(&mut self, workspace: &Workspace, emitted: &[u64]) -> Result<Option<Account>> {
         self.remember(emitted);
         let account = self.found()?;
-        self.save(place)?;
+        self.save(workspace)?;
         Ok(Some(account))
     }
 
-    fn output(&self, place: &Place) -> Option<PathBuf> {
-        Some(place.path(PAGES))
+    fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
+        Some(workspace.path(PAGES))
     }
 
     fn tear_down(&mut self) {
@@ -227,7 +227,7 @@ fn save(from: &Path, to: &Path) -> Result<()> {
     std::fs::write(to, pages).map_err(Error::io(format!("cannot write {}", to.display())))
 }
 
-/// What uprobe events on probes need.
+/// Checks the requirements of uprobe events on probes.
 pub(super) fn uprobes() -> Availability {
     match Tracefs::find() {
         Err(reason) => Availability::Missing(reason),
@@ -238,7 +238,7 @@ pub(super) fn uprobes() -> Availability {
     }
 }
 
-/// What programs with probes need.
+/// Checks the requirements of programs with probes.
 pub(super) fn probes() -> Availability {
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];
@@ -249,12 +249,12 @@ pub(super) fn probes() -> Availability {
     }
 }
 
-/// A uprobe event of this name on the workload's probe.
-pub(super) fn probe(place: &Place, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
-    probe_of(&place.compile(PROBE_PROGRAM, &[])?, tracefs, event)
+/// Makes a uprobe event of this name on the workload's probe.
+pub(super) fn probe(workspace: &Workspace, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
+    probe_of(&workspace.compile(PROBE_PROGRAM, &[])?, tracefs, event)
 }
 
-/// The same on that of another program.
+/// Makes a uprobe event of this name on another program's probe.
 pub(super) fn probe_of(program: &Path, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
     let probe = Probe::find(program, PROBE)?;
     Uprobe::new(tracefs, event, program, probe.offset, &probe.fetch)

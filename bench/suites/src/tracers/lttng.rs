@@ -1,5 +1,5 @@
-//! LTTng-UST 2.13, set up as its own benchmark does: a snapshot session, whose rings are
-//! overwritten and read only afterwards, so that no consumer disturbs the measurement.
+//! LTTng-UST 2.13, set up as in its own benchmark: a snapshot session, whose rings are overwritten
+//! and read only afterwards, so that no consumer disturbs the measurement.
 
 use std::cell::{Ref, RefCell};
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::machine::Machine;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Flow, Starts, Tracer};
 
 use super::baseline::{launch, needs_compiler};
-use super::daemon::{Daemon, Home};
+use super::daemon::{Daemon, LttngHome};
 use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
 use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
 use super::{batch_arguments, flow, name};
@@ -26,20 +26,20 @@ use crate::trace_check::{self, Size};
 
 /// The workload.
 const PROGRAM: &str = "lttng";
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "lttng-trace";
 
-/// The daemon that both adapters use; ended when the last lets go of it.
+/// The daemon that both adapters use; it ends when the last of them is dropped.
 pub(super) type SharedDaemon = Rc<RefCell<Option<Daemon>>>;
 
-/// A daemon that was not started yet.
+/// Makes a daemon that was not started yet.
 pub(super) fn shared_daemon() -> SharedDaemon {
     Rc::default()
 }
 
-/// What is measured.
+/// The measured variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Variant {
     /// The daemon is there, a session is not.
     Off,
     /// Tracepoints.
@@ -50,40 +50,40 @@ enum Way {
 
 /// The adapter.
 pub(crate) struct Lttng {
-    way: Way,
+    variant: Variant,
     daemon: SharedDaemon,
     mode: Mode,
-    /// Of the latest run, by thread.
+    /// Events of the latest run, by thread.
     emitted: Vec<u64>,
 }
 
 impl Lttng {
-    fn new(way: Way, daemon: &SharedDaemon) -> Self {
-        Self { way, daemon: Rc::clone(daemon), mode: Mode::Overwrite, emitted: Vec::new() }
+    fn new(variant: Variant, daemon: &SharedDaemon) -> Self {
+        Self { variant, daemon: Rc::clone(daemon), mode: Mode::Overwrite, emitted: Vec::new() }
     }
 
-    /// With the daemon, without a session.
+    /// Makes the adapter with the daemon, without a session.
     pub(super) fn off(daemon: &SharedDaemon) -> Self {
-        Self::new(Way::Off, daemon)
+        Self::new(Variant::Off, daemon)
     }
 
-    /// Recording, with a daemon that nobody else uses.
-    pub(crate) fn alone() -> Self {
+    /// Makes the recording variant, with a daemon that no other program uses.
+    pub(crate) fn with_own_daemon() -> Self {
         Self::on(&shared_daemon())
     }
 
-    /// Recording.
+    /// Makes the recording adapter.
     pub(super) fn on(daemon: &SharedDaemon) -> Self {
-        Self::new(Way::Tracepoint, daemon)
+        Self::new(Variant::Tracepoint, daemon)
     }
 
-    /// Recording text.
+    /// Makes the adapter that records text.
     pub(super) fn tracef(daemon: &SharedDaemon) -> Self {
-        Self::new(Way::Tracef, daemon)
+        Self::new(Variant::Tracef, daemon)
     }
 
     fn is_on(&self) -> bool {
-        self.way != Way::Off
+        self.variant != Variant::Off
     }
 
     fn daemon(&self) -> Result<Ref<'_, Daemon>> {
@@ -91,16 +91,16 @@ impl Lttng {
             .map_err(|_| Error::output("lttng-sessiond", "it is not running"))
     }
 
-    /// Makes and starts a session that writes to a new folder, with buffers of so many bytes for
-    /// each CPU and so many sub-buffers.
+    /// Makes and starts a session that writes to a new folder, with buffers of this number of bytes
+    /// and sub-buffers for each CPU.
     fn begin(
         &self,
-        place: &Place,
+        workspace: &Workspace,
         mode: Mode,
         (bytes, count): (u64, u64),
         case: &Case,
     ) -> Result<()> {
-        place.clear(TRACE);
+        workspace.clear(TRACE);
         let rule = if case.payload == Payload::Printf { "lttng_ust_tracef:*" } else { "lab:*" };
         let session = UstSession {
             name: SESSION,
@@ -111,14 +111,19 @@ impl Lttng {
             contexts: if case.context == Context::Vtid { &["vtid"] } else { &[] },
         };
         let daemon = self.daemon()?;
-        session.begin_anew(&daemon, &place.path(TRACE))
+        session.begin_again(&daemon, &workspace.path(TRACE))
     }
 
-    /// Records at least so many events, numbered and with the thread's id, to `folder`, and loses
-    /// none: the program waits where it is too fast. How many there are.
-    pub(crate) fn record_all(&self, place: &Place, folder: &Path, events: u64) -> Result<u64> {
+    /// Records at least this number of events, numbered and with the thread's id, to `folder`,
+    /// without loss: the program waits if it is too fast. Returns their number.
+    pub(crate) fn record_all(
+        &self,
+        workspace: &Workspace,
+        folder: &Path,
+        events: u64,
+    ) -> Result<u64> {
         const BATCH_EVENTS: u64 = 10_000;
-        let threads = Machine::here().cpus.min(2) as u64;
+        let threads = Machine::current().cpus.min(2) as u64;
         let batches = events.div_ceil(threads * BATCH_EVENTS);
         let daemon = self.daemon()?;
         let session = UstSession {
@@ -129,9 +134,9 @@ impl Lttng {
             filter: None,
             contexts: &["vtid"],
         };
-        session.begin_anew(&daemon, folder)?;
-        let mut command = self.workload(place)?;
-        // LTTng asks the program, too, whether it may wait.
+        session.begin_again(&daemon, folder)?;
+        let mut command = self.workload(workspace)?;
+        // LTTng also requires the program's permission to wait.
         command.env("LTTNG_UST_ALLOW_BLOCKING", "1").args(["batches", "number"]);
         command.args([threads, batches, BATCH_EVENTS].map(|number| number.to_string()));
         child::run(&mut command, self.name())?;
@@ -139,29 +144,29 @@ impl Lttng {
         Ok(threads * batches * BATCH_EVENTS)
     }
 
-    fn workload(&self, place: &Place) -> Result<Command> {
-        Ok(self.daemon()?.command(&place.path(PROGRAM)))
+    fn workload(&self, workspace: &Workspace) -> Result<Command> {
+        Ok(self.daemon()?.command(&workspace.path(PROGRAM)))
     }
 }
 
 impl Tracer for Lttng {
     fn name(&self) -> &'static str {
-        match self.way {
-            Way::Off => name::LTTNG_OFF,
-            Way::Tracepoint => name::LTTNG,
-            Way::Tracef => name::TRACEF,
+        match self.variant {
+            Variant::Off => name::LTTNG_OFF,
+            Variant::Tracepoint => name::LTTNG,
+            Variant::Tracef => name::TRACEF,
         }
     }
 
-    fn availability(&self, place: &Place) -> Availability {
+    fn availability(&self, workspace: &Workspace) -> Availability {
         let missing = missing(has, |path| Path::new(path).is_file());
         if missing != Availability::Ready {
             return missing;
         }
-        // Whether our processes can be kept apart from others', and see our folder then.
-        let tried = Home::new(place).and_then(|home| {
+        // Checks that the bench's processes can be isolated from others, and still see its folder.
+        let tried = LttngHome::new(workspace).and_then(|home| {
             let mut command = Command::new("sh");
-            home.enter(command.args(["-c", "test -d \"$1\"", "sh"]).arg(place.path("")));
+            home.enter(command.args(["-c", "test -d \"$1\"", "sh"]).arg(workspace.path("")));
             child::run(&mut command, "a mount namespace")
         });
         match tried {
@@ -173,10 +178,10 @@ impl Tracer for Lttng {
     }
 
     fn supports(&self, case: &Case) -> bool {
-        match self.way {
-            Way::Off => case.context == Context::None && case.payload.is_in_table(),
-            Way::Tracepoint => case.payload.is_in_table(),
-            Way::Tracef => *case == Case::PRINTF,
+        match self.variant {
+            Variant::Off => case.context == Context::None && case.payload.is_in_table(),
+            Variant::Tracepoint => case.payload.is_in_table(),
+            Variant::Tracef => *case == Case::PRINTF,
         }
     }
 
@@ -184,31 +189,31 @@ impl Tracer for Lttng {
         if self.is_on() { 10_000 } else { 400_000 }
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        let provider = place.path("lttng-provider.c").display().to_string();
-        place.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        let provider = workspace.path("lttng-provider.c").display().to_string();
+        workspace.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
         let mut daemon = self.daemon.borrow_mut();
         if daemon.is_none() {
-            *daemon = Some(Daemon::start(place)?);
+            *daemon = Some(Daemon::start(workspace)?);
         }
         Ok(())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let output = self.emit(workspace, case, Mode::Overwrite, &arguments)?;
         let batches = workload::batches(&output)?;
         self.emitted = workload::emitted_by_thread(&batches);
         Ok(batches)
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        let trace = place.path(TRACE);
-        let size = if self.way == Way::Tracef { Size::Text } else { Size::Same };
-        match (self.way, self.mode) {
-            (Way::Off, _) => Ok(None),
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
+        let trace = workspace.path(TRACE);
+        let size = if self.variant == Variant::Tracef { Size::Text } else { Size::Same };
+        match (self.variant, self.mode) {
+            (Variant::Off, _) => Ok(None),
             (_, Mode::Overwrite) => trace_check::overwritten(&trace, &self.emitted, size).map(Some),
-            _ => trace_check::kept(&trace, &self.emitted).map(Some),
+            _ => trace_check::complete(&trace, &self.emitted).map(Some),
         }
     }
 
@@ -217,21 +222,21 @@ impl Tracer for Lttng {
     }
 
     fn modes(&self) -> &'static [Mode] {
-        if self.way == Way::Tracepoint { &Mode::ALL } else { &[Mode::Overwrite] }
+        if self.variant == Variant::Tracepoint { &Mode::ALL } else { &[Mode::Overwrite] }
     }
 
     fn emit(
         &mut self,
-        place: &Place,
+        workspace: &Workspace,
         case: &Case,
         mode: Mode,
         arguments: &[String],
     ) -> Result<String> {
         self.mode = mode;
         if self.is_on() {
-            self.begin(place, mode, buffers(mode), case)?;
+            self.begin(workspace, mode, buffers(mode), case)?;
         }
-        let mut command = self.workload(place)?;
+        let mut command = self.workload(workspace)?;
         let finished = child::run(command.args(arguments), self.name())?;
         if self.is_on() {
             let daemon = self.daemon()?;
@@ -240,47 +245,52 @@ impl Tracer for Lttng {
         Ok(finished.stdout)
     }
 
-    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+    fn account(&mut self, workspace: &Workspace, emitted: &[u64]) -> Result<Option<Account>> {
         self.emitted = emitted.to_vec();
-        self.read_back(place)
+        self.read_back(workspace)
     }
 
-    fn output(&self, place: &Place) -> Option<PathBuf> {
-        self.is_on().then(|| place.path(TRACE))
+    fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
+        self.is_on().then(|| workspace.path(TRACE))
     }
 
     fn streams(&self) -> bool {
-        self.way == Way::Tracepoint
+        self.variant == Variant::Tracepoint
     }
 
     fn starts_programs(&self) -> bool {
         !self.is_on()
     }
 
-    fn stream(&mut self, place: &Place, bytes: u64, milliseconds: u32) -> Result<Option<Flow>> {
+    fn stream(
+        &mut self,
+        workspace: &Workspace,
+        bytes: u64,
+        milliseconds: u32,
+    ) -> Result<Option<Flow>> {
         if !self.streams() {
             return Ok(None);
         }
-        self.begin(place, Mode::Steady, (bytes, SUB_BUFFERS), &Case::SIMPLEST)?;
-        let mut command = self.workload(place)?;
+        self.begin(workspace, Mode::Steady, (bytes, SUB_BUFFERS), &Case::SIMPLEST)?;
+        let mut command = self.workload(workspace)?;
         let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
-        // It waits until all is written.
+        // The command waits until all is written.
         self.daemon()?.lttng(&["stop", SESSION])?;
-        let trace = place.path(TRACE);
+        let trace = workspace.path(TRACE);
         let account = |emitted: &[u64]| {
             let daemon = self.daemon()?;
             ust_session::end(&daemon, SESSION, false)?;
-            trace_check::kept(&trace, emitted)
+            trace_check::complete(&trace, emitted)
         };
         flow::of(&finished.stdout, &trace, account).map(Some)
     }
 
-    fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
+    fn starts(&mut self, workspace: &Workspace, count: u32) -> Result<Option<Starts>> {
         if self.is_on() {
             return Ok(None);
         }
         let daemon = self.daemon()?;
-        launch(place, PROGRAM, count, |command| daemon.enter(command)).map(Some)
+        launch(workspace, PROGRAM, count, |command| daemon.enter(command)).map(Some)
     }
 
     fn tear_down(&mut self) {
@@ -297,7 +307,7 @@ const fn buffers(mode: Mode) -> (u64, u64) {
     }
 }
 
-/// Which of LTTng's packages is missing.
+/// Checks that LTTng's packages are installed.
 fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availability {
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];
@@ -314,8 +324,8 @@ fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availa
     }
 }
 
-/// Memory of the shared-memory files that these processes have open, each counted once; `None` if
-/// they may not be looked into.
+/// Returns the memory of the shared-memory files that these processes have open, each counted once;
+/// `None` without the right to inspect them.
 pub(crate) fn shared_bytes(pids: &[u32]) -> Option<u64> {
     /// Unit of `st_blocks`: stat(2).
     const BLOCK_BYTES: u64 = 512;

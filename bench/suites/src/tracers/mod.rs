@@ -27,7 +27,7 @@ pub(crate) use external::is_external;
 pub(crate) use lttng::Lttng;
 pub(crate) use trackway::Trackway;
 
-/// Names of the rows, which the bars and ratios refer to. Ours begin with `trackway`.
+/// Names of the rows, which the bars and ratios refer to. Trackway's begin with `trackway`.
 pub(crate) mod name {
     /// The processor's clock.
     pub(crate) const RDTSC: &str = "rdtsc";
@@ -35,21 +35,21 @@ pub(crate) mod name {
     pub(crate) const LW_UST: &str = "lw-ust";
     /// Text in memory.
     pub(crate) const PRINTF: &str = "printf";
-    /// Ours with the library and without a session.
+    /// Trackway with the library and without a session.
     pub(crate) const TRACKWAY_OFF: &str = "trackway-off";
-    /// Ours from Rust with the library and without a session.
+    /// Trackway from Rust with the library and without a session.
     pub(crate) const RUST_OFF: &str = "trackway-rust-off";
-    /// Ours from Rust.
+    /// Trackway from Rust.
     pub(crate) const RUST: &str = "trackway-rust";
-    /// Ours from C++ with the library and without a session.
+    /// Trackway from C++ with the library and without a session.
     pub(crate) const CXX_OFF: &str = "trackway-c++-off";
-    /// Ours from C++.
+    /// Trackway from C++.
     pub(crate) const CXX: &str = "trackway-c++";
-    /// Ours without restartable sequences.
+    /// Trackway without restartable sequences.
     pub(crate) const TRACKWAY_CLAIM: &str = "trackway-claim";
-    /// Ours with the 2012 paper's buffers.
+    /// Trackway with the 2012 paper's buffers.
     pub(crate) const TRACKWAY_LOCKLESS: &str = "trackway-lockless";
-    /// Ours with text.
+    /// Trackway with text.
     pub(crate) const TRACKWAY_PRINTF: &str = "trackway-printf";
     /// LTTng-UST with its daemon and without a session.
     pub(crate) const LTTNG_OFF: &str = "lttng-ust-off";
@@ -66,12 +66,12 @@ pub(crate) const RING_BYTES: u64 = 1 << 20;
 /// Buffer of each CPU when recording at full speed, in bytes: Trackway's default.
 pub(crate) const FLOW_BYTES: u64 = 4 << 20;
 
-/// Buffer of each CPU that takes everything of a run, in bytes, and sub-buffers of it: as few as
-/// there can be, so that none is ever full, and nobody has a reason to read.
+/// Bytes of a buffer of each CPU that takes everything of a run, and its sub-buffers: as few as
+/// possible, so that none is ever full, and no consumer has a reason to read.
 pub(crate) const PRODUCER_BYTES: u64 = 16 << 20;
 pub(crate) const PRODUCER_SUB_BUFFERS: u64 = 2;
 
-/// All tracers, in the order of their rows.
+/// Returns all tracers, in the order of their rows.
 pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
     let daemon = lttng::shared_daemon();
     let mut all: Vec<Box<dyn Tracer>> = vec![
@@ -96,7 +96,7 @@ pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
     all
 }
 
-/// The same with so many µs of rest before each batch.
+/// Returns the arguments of batches with a rest before each, in µs.
 pub(crate) fn paced_arguments(
     work: &str,
     case: &Case,

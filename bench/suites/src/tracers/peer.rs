@@ -1,6 +1,6 @@
 //! Tracers that are Rust crates: fastrace and Tracy. Each has a package of its own, which cargo
-//! builds in the scratch folder, so that nothing of them is in Trackway; each says itself, when all
-//! is over, what has arrived where its events go.
+//! builds in the scratch folder, so that they are no dependency of Trackway. Each reports at its
+//! end the events that have arrived at its destination.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
@@ -10,7 +10,7 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::cargo_workload::Package;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -20,7 +20,7 @@ use crate::workloads;
 /// The harness around either.
 const SOURCE: &str = "rust-peer";
 
-/// Which of them.
+/// The crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Crate {
     /// An event with a property, in a span.
@@ -42,12 +42,12 @@ impl Peer {
         Self { which, emitted: 0, messages: String::new() }
     }
 
-    /// fastrace.
+    /// Makes the adapter of fastrace.
     pub(crate) const fn fastrace() -> Self {
         Self::new(Crate::Fastrace)
     }
 
-    /// Tracy.
+    /// Makes the adapter of Tracy.
     pub(crate) const fn tracy() -> Self {
         Self::new(Crate::Tracy)
     }
@@ -59,7 +59,7 @@ impl Peer {
         }
     }
 
-    /// The executable.
+    /// Returns the name of the executable.
     const fn program(&self) -> &'static str {
         match self.which {
             Crate::Fastrace => "rust-peer-fastrace",
@@ -76,7 +76,7 @@ impl Tracer for Peer {
         }
     }
 
-    fn availability(&self, place: &Place) -> Availability {
+    fn availability(&self, workspace: &Workspace) -> Availability {
         for (program, what) in [("cc", "C"), ("c++", "C++")] {
             if (program == "cc" || self.which == Crate::Tracy) && !has(program) {
                 return Availability::Missing(format!(
@@ -87,7 +87,7 @@ impl Tracer for Peer {
         if !has("cargo") {
             return Availability::Missing("cargo is not installed".to_owned());
         }
-        match self.package().fetch(place) {
+        match self.package().fetch(workspace) {
             Ok(()) => Availability::Ready,
             Err(error) => Availability::Missing(format!("its crate cannot be had ({error})")),
         }
@@ -105,16 +105,16 @@ impl Tracer for Peer {
         true
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        let library = self.package().build(place, "")?.display().to_string();
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        let library = self.package().build(workspace, "")?.display().to_string();
         let mut flags = vec![library.as_str(), "-ldl", "-lm"];
         flags.extend((self.which == Crate::Tracy).then_some("-lstdc++"));
-        place.compile_as(SOURCE, self.program(), &flags).map(|_| ())
+        workspace.compile_as(SOURCE, self.program(), &flags).map(|_| ())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let mut command = Command::new(place.path(self.program()));
+        let mut command = Command::new(workspace.path(self.program()));
         if self.which == Crate::Tracy {
             command.env("TRACY_PORT", free_port()?.to_string());
         }
@@ -125,21 +125,21 @@ impl Tracer for Peer {
         Ok(batches)
     }
 
-    fn read_back(&mut self, _place: &Place) -> Result<Option<Account>> {
+    fn read_back(&mut self, _place: &Workspace) -> Result<Option<Account>> {
         account(self.name(), &self.messages, self.emitted).map(Some)
     }
 
     fn tear_down(&mut self) {}
 }
 
-/// A port that nobody has: it was given to us by the kernel, and given back.
+/// Returns a free port: the kernel assigned it to this process, which has released it.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let address = listener.and_then(|listener| listener.local_addr());
     Ok(address.map_err(Error::io("cannot find a port for Tracy"))?.port())
 }
 
-/// What became of so many events, numbered from 0, by the line `arrived EVENTS SUM`.
+/// Computes the account of events that are numbered from 0, by the line `arrived EVENTS SUM`.
 fn account(tracer: &str, messages: &str, emitted: u64) -> Result<Account> {
     let line = messages.lines().rfind(|line| line.starts_with("arrived "));
     let line = line.ok_or_else(|| Error::output(tracer, "it does not say what has arrived"))?;

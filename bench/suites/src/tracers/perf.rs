@@ -1,4 +1,4 @@
-//! `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file while it records.
+//! Records by `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use trackway_bench_engine::case::{Case, Mode};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::{Tracefs, Uprobe};
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -15,9 +15,10 @@ use super::ftrace::{PROBE_PROGRAM, probe, uprobes};
 use super::{RING_BYTES, name};
 use crate::trace_check::numbers::{Numbers, number_after};
 
-/// What it writes, in the scratch folder.
+/// Its output file, in the scratch folder.
 pub(super) const OUTPUT: &str = "perf.data";
-/// Of how many events one may be there twice: about ten times what was seen at most.
+/// Least number of events for each one that may be there twice: about ten times the observed
+/// maximum.
 const TWICE_SHARE_MIN: usize = 500;
 
 /// The adapter.
@@ -29,30 +30,30 @@ pub(crate) struct Perf {
 }
 
 impl Perf {
-    /// The workload with these arguments, recorded: what it printed.
-    fn record(&self, place: &Place, arguments: &[String]) -> Result<String> {
+    /// Records the workload with these arguments; returns its output.
+    fn record(&self, workspace: &Workspace, arguments: &[String]) -> Result<String> {
         let Some(uprobe) = &self.uprobe else {
             return Err(Error::output(name::PERF, "it is not set up"));
         };
-        let output = place.path(OUTPUT);
-        // It would keep another one's beside its own.
+        let output = workspace.path(OUTPUT);
+        // perf would keep an old file next to its own.
         let _ = std::fs::remove_file(&output);
         let mut command = record(RING_BYTES, &output);
         command
             .args(["-e", &uprobe.for_perf()])
             .arg("--")
-            .arg(place.path(PROBE_PROGRAM))
+            .arg(workspace.path(PROBE_PROGRAM))
             .args(arguments);
         Ok(child::run(&mut command, "perf record")?.stdout)
     }
 
-    /// What became of so many events.
-    pub(super) fn found(place: &Place, emitted: u64) -> Result<Account> {
-        let (samples, lost) = recorded(&place.path(OUTPUT))?;
+    /// Computes the account of the events.
+    pub(super) fn found(workspace: &Workspace, emitted: u64) -> Result<Account> {
+        let (samples, lost) = recorded(&workspace.path(OUTPUT))?;
         let mut script = Command::new("perf");
-        script.args(["script", "-F", "trace", "-i"]).arg(place.path(OUTPUT));
-        // It shows what was recorded on one CPU and then on another by their times, which it may
-        // take for the wrong order where a thread moves: all must be there, each once.
+        script.args(["script", "-F", "trace", "-i"]).arg(workspace.path(OUTPUT));
+        // perf orders events of several CPUs by their times, and may detect a wrong order where a
+        // thread moves: all must be there, each once.
         let shown = child::run(&mut script, "perf script")?.stdout;
         let found: Vec<u64> =
             shown.lines().filter_map(|line| number_after(line, " value=")).collect();
@@ -70,7 +71,7 @@ impl Tracer for Perf {
         name::PERF
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         if !has("perf") {
             return Availability::Missing("perf is not installed".to_owned());
         }
@@ -91,9 +92,9 @@ impl Tracer for Perf {
         500
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
         let tracefs = Tracefs::find().map_err(|reason| Error::output(name::PERF, reason))?;
-        self.uprobe = Some(probe(place, &tracefs, "perf")?);
+        self.uprobe = Some(probe(workspace, &tracefs, "perf")?);
         self.tracefs = Some(tracefs);
         Ok(())
     }
@@ -102,22 +103,22 @@ impl Tracer for Perf {
         self.emitted = emitted.iter().sum();
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        Self::found(place, self.emitted).map(Some)
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
+        Self::found(workspace, self.emitted).map(Some)
     }
 
     fn emit(
         &mut self,
-        place: &Place,
+        workspace: &Workspace,
         _case: &Case,
         _mode: Mode,
         arguments: &[String],
     ) -> Result<String> {
-        self.record(place, arguments)
+        self.record(workspace, arguments)
     }
 
-    fn output(&self, place: &Place) -> Option<PathBuf> {
-        Some(place.path(OUTPUT))
+    fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
+        Some(workspace.path(OUTPUT))
     }
 
     fn tear_down(&mut self) {
@@ -126,16 +127,17 @@ impl Tracer for Perf {
     }
 }
 
-/// `perf record` to a file, with buffers of so many bytes for each CPU; what, and of whom, is yet
-/// to be said. It keeps no list of programs' files, which others have none of either.
+/// Makes the command `perf record` to a file, with buffers of `buffer_bytes` for each CPU; the
+/// caller adds the events and the program. It keeps no list of programs' files, as the other
+/// tracers keep none.
 pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
     let mut command = Command::new("perf");
     command.args(["record", "-q", "-N", "-B", "-m", &format!("{buffer_bytes}B"), "-o"]).arg(output);
     command
 }
 
-/// What it shows, each once: of 100,000 hits of a uprobe it shows a few twice, at the same
-/// nanosecond (Linux 6.18; the authors of Orbit met that, too).
+/// Returns the numbers in its output, each once: of 100,000 hits of a uprobe it shows a few twice,
+/// at the same nanosecond (Linux 6.18; the authors of Orbit observed that, too).
 fn once_each(mut found: Vec<u64>) -> Result<Numbers> {
     let shown = found.len();
     found.sort_unstable();
@@ -150,7 +152,7 @@ fn once_each(mut found: Vec<u64>) -> Result<Numbers> {
     Ok(numbers)
 }
 
-/// How many samples are in a file of its, and how many it says it has lost.
+/// Returns the number of samples in a file of perf, and the number that it reports as lost.
 pub(super) fn recorded(file: &Path) -> Result<(u64, u64)> {
     let mut report = Command::new("perf");
     report.args(["report", "--stats", "-i"]).arg(file);
@@ -158,7 +160,7 @@ pub(super) fn recorded(file: &Path) -> Result<(u64, u64)> {
     counts(&stats).ok_or_else(|| Error::output("perf report --stats", "there are no samples"))
 }
 
-/// The same of `perf report --stats`: lines `NAME events: COUNT`, first of all events, then of each
+/// Parses `perf report --stats`: lines `NAME events: COUNT`, first of all events, then of each
 /// under a heading of its own.
 fn counts(stats: &str) -> Option<(u64, u64)> {
     let is_of_one = |line: &&str| line.ends_with(" stats:") && !line.starts_with("Aggregated");
@@ -168,12 +170,12 @@ fn counts(stats: &str) -> Option<(u64, u64)> {
         let count: u64 = rest.split_whitespace().next()?.parse().ok()?;
         match name {
             "SAMPLE" => samples = Some(count),
-            // Records that say so, each of many samples: how many is said below, of each event.
+            // Records of losses, each for many samples; their number follows below, for each event.
             "LOST_SAMPLES" | "LOST" => lost = lost.max(count),
             _ => {}
         }
     }
-    // Of each event, where the kernel counts them (since Linux 6.0).
+    // For each event, where the kernel counts them (since Linux 6.0).
     let of_each: u64 = stats
         .lines()
         .skip_while(|line| !is_of_one(line))

@@ -1,5 +1,5 @@
-//! Where a workload's probe is, by its note in the format of <sys/sdt.h>, version 3 (SystemTap
-//! wiki, UserSpaceProbeImplementation), and what of it a uprobe event carries.
+//! The place of a workload's probe, by its note in the format of <sys/sdt.h>, version 3 (SystemTap
+//! wiki, UserSpaceProbeImplementation), and the arguments that a uprobe event takes from it.
 
 use std::fs;
 use std::path::Path;
@@ -10,26 +10,26 @@ use trackway_bench_engine::error::{Error, Result};
 
 /// Section of the notes.
 const SECTION: &str = ".note.stapsdt";
-/// Who made them, and their kind.
+/// Owner of the notes, and their kind.
 const OWNER: &[u8] = b"stapsdt\0";
 const KIND: u32 = 3;
 /// Owner's length, description's length, kind.
 const HEAD_BYTES: usize = 12;
-/// Addresses in front of the texts: of the probe, of the section that tells of prelinking, and of
-/// the semaphore.
+/// Bytes of the addresses before the texts: of the probe, of the section for prelinking, and of the
+/// semaphore.
 const ADDRESSES_BYTES: usize = 24;
 
 /// A probe of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// Where it is, in the program's file.
+    /// Offset in the program's file.
     pub(crate) offset: u64,
     /// Its first argument as uprobe events fetch it: `value=%di:u32`.
     pub(crate) fetch: String,
 }
 
 impl Probe {
-    /// The probe `lab:NAME` of a program that was compiled here, by 64 bits.
+    /// Finds the probe `lab:NAME` of a program that was compiled here, of 64 bits.
     pub(crate) fn find(program: &Path, name: &str) -> Result<Self> {
         let bytes = fs::read(program).map_err(Error::io(format!("cannot read {program:?}")))?;
         let what = program.display().to_string();
@@ -72,12 +72,13 @@ fn note(mut notes: &[u8], name: &str) -> Option<(u64, String)> {
     None
 }
 
-/// What the kernel calls an argument such as `4@%edi` or `4@w1`, of unsigned numbers in registers.
+/// Translates an argument such as `4@%edi` or `4@w1`, of unsigned numbers in registers, to the
+/// kernel's syntax.
 fn fetch(argument: &str) -> Option<String> {
-    let (size, place) = argument.split_once('@')?;
+    let (size, workspace) = argument.split_once('@')?;
     let bits = 8 * size.parse::<u32>().ok().filter(|size| [1, 2, 4, 8].contains(size))?;
     let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let register = if let Some(name) = place.strip_prefix('%') {
+    let register = if let Some(name) = workspace.strip_prefix('%') {
         // x86-64: eax and rax are ax, r8d is r8.
         let name = name.trim_start_matches(['e', 'r']);
         let is_numbered = name.starts_with(|one: char| one.is_ascii_digit());
@@ -85,7 +86,7 @@ fn fetch(argument: &str) -> Option<String> {
         if is_numbered { format!("r{name}") } else { name.to_owned() }
     } else {
         // AArch64: w1 is x1.
-        format!("x{}", place.strip_prefix(['w', 'x'])?)
+        format!("x{}", workspace.strip_prefix(['w', 'x'])?)
     };
     is_word(&register).then(|| format!("value=%{register}:u{bits}"))
 }

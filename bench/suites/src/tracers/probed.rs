@@ -1,5 +1,5 @@
-//! ftrace, perf and bpftrace around any program with the workloads' probe: its numbers are in what
-//! they write.
+//! ftrace, perf and bpftrace around any program with the workloads' probe: its numbers are in their
+//! output.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,22 +7,22 @@ use std::process::Command;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::{Instance, Tracefs};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
-use super::bpftrace::{self, Bpftrace, Said};
+use super::bpftrace::{self, Bpftrace, BpftraceOutput};
 use super::ftrace::{self, Ftrace};
 use super::name;
 use super::perf::{self, Perf};
 use crate::trace_check::numbers::Numbers;
 
-/// What the event, and the instance, are called.
+/// Name of the event and of the instance.
 const NAME: &str = "whole";
-/// What bpftrace writes, in the scratch folder.
+/// Output file of bpftrace, in the scratch folder.
 const OUTPUT: &str = "probed.json";
 
-/// Who hangs something on the probe.
+/// The tracer that attaches to the probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prober {
     /// ftrace, by a uprobe event in an instance of its own.
@@ -33,20 +33,20 @@ pub(crate) enum Prober {
     Bpftrace,
 }
 
-/// What is run: the program with the probe with its arguments, and what is in front of it, if
-/// anything is.
+/// The command: the program with the probe with its arguments, and a command in front of it, if
+/// there is one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probed<'a> {
     pub(crate) before: &'a [String],
     pub(crate) words: &'a [String],
-    /// How often it comes to the probe, which has its number from 0 on.
+    /// Number of times that it reaches the probe, whose number counts from 0.
     pub(crate) emitted: u64,
     /// Buffers of each CPU.
     pub(crate) buffer_kib: u64,
 }
 
 impl Prober {
-    /// Its row in tables.
+    /// Returns its row in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ftrace => name::FTRACE_UPROBE,
@@ -55,12 +55,12 @@ impl Prober {
         }
     }
 
-    /// Why it cannot be had, if it cannot.
-    pub(crate) fn absence(self, place: &Place) -> Option<String> {
+    /// Returns the reason if it is not available.
+    pub(crate) fn absence(self, workspace: &Workspace) -> Option<String> {
         let found = match self {
-            Self::Ftrace => Ftrace::uprobe().availability(place),
-            Self::Perf => Perf::default().availability(place),
-            Self::Bpftrace => Bpftrace::default().availability(place),
+            Self::Ftrace => Ftrace::uprobe().availability(workspace),
+            Self::Perf => Perf::default().availability(workspace),
+            Self::Bpftrace => Bpftrace::default().availability(workspace),
         };
         match found {
             Availability::Missing(reason) => Some(reason),
@@ -68,12 +68,16 @@ impl Prober {
         }
     }
 
-    /// Runs it: what the program printed, and what became of its numbers.
-    pub(crate) fn run(self, place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
+    /// Runs it; returns the program's output, and the account of its numbers.
+    pub(crate) fn run(
+        self,
+        workspace: &Workspace,
+        probed: &Probed<'_>,
+    ) -> Result<(String, Account)> {
         match self {
             Self::Ftrace => by_ftrace(probed),
-            Self::Perf => by_perf(place, probed),
-            Self::Bpftrace => by_bpftrace(place, probed),
+            Self::Perf => by_perf(workspace, probed),
+            Self::Bpftrace => by_bpftrace(workspace, probed),
         }
     }
 }
@@ -83,7 +87,7 @@ impl Probed<'_> {
         Path::new(self.words.first().map_or("", String::as_str))
     }
 
-    /// These words, or others instead, behind those in front.
+    /// Runs these words, after those in front.
     fn run(&self, words: &[String], what: &str) -> Result<String> {
         let words = [self.before, words].concat();
         let mut command = Command::new(&words[0]);
@@ -111,31 +115,31 @@ fn by_ftrace(probed: &Probed<'_>) -> Result<(String, Account)> {
     Ok((stdout, account))
 }
 
-fn by_perf(place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
+fn by_perf(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Account)> {
     let tracefs = tracefs(name::PERF)?;
     let uprobe = ftrace::probe_of(probed.program(), &tracefs, NAME)?;
-    let output = place.path(perf::OUTPUT);
-    // It would keep another one's beside its own.
+    let output = workspace.path(perf::OUTPUT);
+    // perf would keep an old file next to its own.
     let _ = std::fs::remove_file(&output);
     let mut command = perf::record(probed.buffer_kib << 10, &output);
     command.args(["-e", &uprobe.for_perf()]).arg("--").args(probed.words);
     let stdout = probed.run(&words(&command), "perf record")?;
-    Ok((stdout, Perf::found(place, probed.emitted)?))
+    Ok((stdout, Perf::found(workspace, probed.emitted)?))
 }
 
-fn by_bpftrace(place: &Place, probed: &Probed<'_>) -> Result<(String, Account)> {
-    let output = place.path(OUTPUT);
+fn by_bpftrace(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Account)> {
+    let output = workspace.path(OUTPUT);
     let script = format!("usdt:{}:lab:number {{ @ = count(); }}", probed.program().display());
     let command = bpftrace::command(&script, probed.words, &output);
     let stdout = probed.run(&words(&command), name::BPFTRACE)?;
-    let said = Said::take(&output)?;
-    // It ends the program's lines by empty ones of its own.
+    let results = BpftraceOutput::take(&output)?;
+    // bpftrace adds empty lines to the program's output.
     let stdout = stdout.trim().to_owned();
-    let (emitted, recorded, lost) = (probed.emitted, said.count("@"), said.lost);
+    let (emitted, recorded, lost) = (probed.emitted, results.count("@"), results.lost);
     Ok((stdout, Account { emitted, recorded, lost, ..Account::default() }))
 }
 
-/// The words of a command.
+/// Returns the words of a command.
 fn words(command: &Command) -> Vec<String> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect()

@@ -8,7 +8,7 @@ use std::process::Command;
 use trackway_bench_engine::case::{Case, Mode};
 use trackway_bench_engine::error::Result;
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
@@ -18,7 +18,7 @@ use crate::trace_check::numbers::{Numbers, number_after};
 
 /// The workload.
 const PROGRAM: &str = "functions";
-/// What it writes, in the scratch folder.
+/// Its output folder, in the scratch folder.
 const OUTPUT: &str = "uftrace.data";
 /// The function.
 const FUNCTION: &str = "lab_value";
@@ -30,22 +30,22 @@ pub(crate) struct Uftrace {
 }
 
 impl Uftrace {
-    /// The workload with these arguments, recorded: what it printed.
-    fn record(place: &Place, arguments: &[String]) -> Result<String> {
-        place.clear(OUTPUT);
+    /// Records the workload with these arguments; returns its output.
+    fn record(workspace: &Workspace, arguments: &[String]) -> Result<String> {
+        workspace.clear(OUTPUT);
         let mut command = Command::new("uftrace");
         command.args(["record", "--no-pager", "--no-libcall", "--no-event", "--no-sched"]);
         command.args(["-b", &RING_BYTES.to_string(), "-F", FUNCTION]);
-        command.args(["-A", &format!("{FUNCTION}@arg1/u32"), "-d"]).arg(place.path(OUTPUT));
-        command.arg(place.path(PROGRAM)).args(arguments);
+        command.args(["-A", &format!("{FUNCTION}@arg1/u32"), "-d"]).arg(workspace.path(OUTPUT));
+        command.arg(workspace.path(PROGRAM)).args(arguments);
         Ok(child::run(&mut command, "uftrace record")?.stdout)
     }
 
-    /// What became of so many events.
-    fn found(place: &Place, emitted: u64) -> Result<Account> {
+    /// Computes the account of the events.
+    fn found(workspace: &Workspace, emitted: u64) -> Result<Account> {
         let mut replay = Command::new("uftrace");
         replay.args(["replay", "--no-pager", "--color=no", "-f", "none", "-F", FUNCTION, "-d"]);
-        let finished = child::run(replay.arg(place.path(OUTPUT)), "uftrace replay")?;
+        let finished = child::run(replay.arg(workspace.path(OUTPUT)), "uftrace replay")?;
         account(&finished.stdout, emitted)
     }
 }
@@ -55,7 +55,7 @@ impl Tracer for Uftrace {
         name::UFTRACE
     }
 
-    fn availability(&self, _place: &Place) -> Availability {
+    fn availability(&self, _place: &Workspace) -> Availability {
         if has("uftrace") {
             needs_compiler(has("cc"))
         } else {
@@ -71,46 +71,46 @@ impl Tracer for Uftrace {
         1_000
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        place.compile(PROGRAM, &["-pg"]).map(|_| ())
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        workspace.compile(PROGRAM, &["-pg"]).map(|_| ())
     }
 
     fn remember(&mut self, emitted: &[u64]) {
         self.emitted = emitted.iter().sum();
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
-        Self::found(place, self.emitted).map(Some)
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
+        Self::found(workspace, self.emitted).map(Some)
     }
 
     fn emit(
         &mut self,
-        place: &Place,
+        workspace: &Workspace,
         _case: &Case,
         _mode: Mode,
         arguments: &[String],
     ) -> Result<String> {
-        Self::record(place, arguments)
+        Self::record(workspace, arguments)
     }
 
-    fn output(&self, place: &Place) -> Option<PathBuf> {
-        Some(place.path(OUTPUT))
+    fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
+        Some(workspace.path(OUTPUT))
     }
 
     fn tear_down(&mut self) {}
 }
 
-/// What became of so many calls, by a replay.
+/// Computes the account of calls, by a replay.
 fn account(replay: &str, emitted: u64) -> Result<Account> {
     let (numbers, records_lost) = calls(replay);
-    // A call has several records, and is not there if one of them is lost: no more calls can be
+    // A call has several records, and is missing if one of them is lost: no more calls can be
     // missing than records.
     let lost = numbers.missing(emitted).min(records_lost);
     numbers.account(name::UFTRACE, emitted, lost, 0)
 }
 
-/// The calls of a replay, and how many records it says are lost: lines `lab_value(17);` and
-/// `/* LOST 3 records!! */`. One that says it without a number says nothing.
+/// Parses the calls of a replay, and the number of records that it reports as lost: lines
+/// `lab_value(17);` and `/* LOST 3 records!! */`. A report without a number does not count.
 fn calls(replay: &str) -> (Numbers, u64) {
     let (mut numbers, mut lost) = (Numbers::default(), 0_u64);
     for line in BufReader::new(replay.as_bytes()).lines().map_while(|line| line.ok()) {

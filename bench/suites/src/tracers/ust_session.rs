@@ -1,4 +1,4 @@
-//! Sessions of LTTng-UST's, made and ended in one way by all that measure it.
+//! Sessions of LTTng-UST, made and ended in the same way by all measurements.
 
 use std::path::Path;
 
@@ -14,30 +14,30 @@ pub(crate) const SUB_BUFFERS: u64 = 4;
 /// The sessions' only channel.
 const CHANNEL: &str = "channel";
 
-/// A session, and what it is to record.
+/// A session, and the events that it records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UstSession<'a> {
     pub(crate) name: &'a str,
-    /// Whether it keeps the newest events, for a snapshot when it ends; else all go to disk.
+    /// True if it keeps the newest events, for a snapshot when it ends; else all go to disk.
     pub(crate) is_snapshot: bool,
     /// Options of its channel: [`rings`]; none: as LTTng has them.
     pub(crate) channel: &'a [String],
-    /// Names of its events; none: that is said later ([`events`]).
+    /// Names of its events; empty: they are set later ([`events`]).
     pub(crate) rules: &'a [&'a str],
-    /// Which of them are recorded; none: all.
+    /// Filter of the recorded events; `None`: all.
     pub(crate) filter: Option<&'a str>,
-    /// What comes with them.
+    /// Contexts of the events.
     pub(crate) contexts: &'a [&'a str],
 }
 
-/// Options of a channel whose rings have so many bytes and sub-buffers, each.
+/// Returns the options of a channel whose rings have this number of bytes and sub-buffers each.
 pub(crate) fn rings(bytes: u64, sub_buffers: u64) -> [String; 2] {
     let size = format!("--subbuf-size={}", bytes / sub_buffers);
     [size, format!("--num-subbuf={sub_buffers}")]
 }
 
 impl UstSession<'_> {
-    /// Makes it, and starts it; its trace goes to a folder.
+    /// Makes and starts the session; its trace goes to a folder.
     pub(crate) fn begin(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
         let Self { name, is_snapshot, channel, rules, filter, contexts } = *self;
         let (output, of) = (format!("--output={}", trace.display()), of(name));
@@ -58,15 +58,16 @@ impl UstSession<'_> {
         daemon.lttng(&["start", name])
     }
 
-    /// The same, in place of one that a run which failed may have left.
-    pub(crate) fn begin_anew(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
+    /// Makes and starts the session, in place of one that a failed run may have left.
+    pub(crate) fn begin_again(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
         // Fails if there is none, which is as well.
         let _ = daemon.lttng(&["destroy", self.name]);
         self.begin(daemon, trace)
     }
 }
 
-/// `lttng VERB` for the events of a session that a rule names; with a filter, for some of them.
+/// Runs `lttng VERB` for the events of a session that a rule names; with a filter, for some of
+/// them.
 pub(crate) fn events(
     daemon: &Daemon,
     verb: &str,
@@ -80,7 +81,7 @@ pub(crate) fn events(
     daemon.lttng(&words)
 }
 
-/// Ends a session: what it has recorded is in its trace then.
+/// Ends a session, which completes its trace.
 pub(crate) fn end(daemon: &Daemon, session: &str, is_snapshot: bool) -> Result<()> {
     if is_snapshot {
         daemon.lttng(&["stop", session])?;

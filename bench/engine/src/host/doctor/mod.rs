@@ -1,21 +1,21 @@
-//! What disturbs measurements on this machine, and what quiets it.
+//! Checks for disturbances of measurements on this machine, with their remedies.
 //!
 //! ```text
-//! seen       files of the kernel, read from any root
-//! settings   how the machine is set up
-//! others     who else uses it, and who else traces
-//! programs   what adapters need
-//! noise      the same loop again and again: what is left of a second
+//! system_files     the kernel's files, read from any root
+//! settings         configuration of the machine
+//! other_processes  other processes that use the CPUs, and other tracers
+//! programs         needs of adapters
+//! noise            the same loop again and again for a second
 //! ```
 //!
-//! As in `trackway doctor`, a check is a look, which changes nothing, and a judgement, a pure
-//! function of what was seen.
+//! As in `trackway doctor`, a check consists of an observation, which changes nothing, and a
+//! judgement, a pure function of the observation.
 
 mod noise;
-mod others;
+mod other_processes;
 mod programs;
-mod seen;
 mod settings;
+mod system_files;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -24,25 +24,25 @@ use serde::{Deserialize, Serialize};
 use trackway_console::{Style, Target, printable};
 
 use super::requirements::Requirements;
-use seen::Seen;
+use system_files::SystemFiles;
 
-/// How long others, and our own loop, are watched.
+/// Time for which other processes, and a loop of the bench, are observed.
 const WATCHED: Duration = Duration::from_secs(1);
 
-/// Whether figures can be trusted as far as a check goes.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quiet {
     /// Nothing that disturbs.
     Good,
-    /// It makes figures wander, or makes them other than they would be.
+    /// It makes figures vary, or shifts them.
     Disturbs,
     /// Something is not here, or may not be used: rows will be absent.
     Missing,
 }
 
 impl Quiet {
-    /// As it is written.
+    /// Returns the result as it is written.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -60,18 +60,18 @@ impl Quiet {
     }
 }
 
-/// What a check found.
+/// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// What was looked at.
+    /// The name of the check.
     pub name: String,
-    /// Whether it disturbs.
+    /// Its result.
     pub result: Quiet,
-    /// What is so, in a line.
+    /// The observation, in a line.
     pub fact: String,
-    /// Why it matters, in a line.
+    /// Its effect, in a line.
     pub why: Option<String>,
-    /// What quiets it, in a line.
+    /// The remedy, in a line.
     pub hint: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Disturbance {
         Self { name: name.to_owned(), result, fact: fact.into(), why: None, hint: None }
     }
 
-    /// With why it matters, and what quiets it.
+    /// Makes a disturbance, with its effect and its remedy.
     fn disturbs(name: &str, fact: impl Into<String>, why: &str, hint: impl Into<String>) -> Self {
         Self { result: Quiet::Disturbs, ..Self::good(name, fact).with(why, hint) }
     }
@@ -95,33 +95,34 @@ impl Disturbance {
     }
 }
 
-/// Makes all checks: it takes two seconds, in which others and our own loop are watched.
+/// Makes all checks: it takes two seconds, in which other processes and a loop of the bench are
+/// observed.
 pub fn examine(requirements: &Requirements) -> Vec<Disturbance> {
-    let seen = Seen::here();
-    let mut found = settings::all(&seen);
-    found.extend(others::all(&seen, WATCHED));
+    let system = SystemFiles::of_this_machine();
+    let mut found = settings::all(&system);
+    found.extend(other_processes::all(&system, WATCHED));
     found.push(noise::Noise::of(WATCHED).judge());
-    found.extend(programs::all(requirements, &seen));
+    found.extend(programs::all(requirements, &system));
     found
 }
 
-/// How many disturb.
+/// Returns the number of checks that found a disturbance.
 pub fn disturbing(found: &[Disturbance]) -> usize {
     found.iter().filter(|one| one.result == Quiet::Disturbs).count()
 }
 
-/// Writes what was found to `output`, in colours if it shows them.
+/// Writes the findings to `output`, in colours if it supports them.
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub fn print_doctor(found: &[Disturbance], output: &mut dyn Write) -> io::Result<()> {
     let width = found.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let indent = width + 2 + Quiet::Disturbs.word().len() + 2;
     for one in found {
         let word = one.result.word();
         let (on, off) = Target::Output.marks(one.result.style());
-        // Padded by hand: what switches colours has no width.
+        // Padded by hand: colour sequences have no width.
         let pad = indent - 2 - width - word.len();
         let (name, fact) = (&one.name, printable(&one.fact));
         writeln!(output, "{name:width$}  {on}{word}{off}{:pad$}{fact}", "")?;

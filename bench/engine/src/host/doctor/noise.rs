@@ -1,4 +1,4 @@
-//! How quiet the machine is, measured: the same loop again and again for a second.
+//! The noise of the machine, measured: the same loop again and again for a second.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,28 +10,28 @@ use crate::stats::Spread;
 const STEPS: u64 = 20_000;
 /// Most turns that are kept.
 const TURNS_MAX: usize = 1_000_000;
-/// What a turn may take longer than the middle one before it was interrupted.
+/// Ratio to the median from which on a turn counts as interrupted.
 const LONGER: f64 = 1.5;
 /// Part that nine in ten turns may span.
 const SPAN_MAX: f64 = 0.05;
 /// Part of the time that interruptions may take.
 const LOST_MAX: f64 = 0.005;
 
-/// What was seen.
+/// The measured noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Noise {
-    /// What nine in ten turns span, as a part of the middle one.
+    /// The span of nine in ten turns, as a part of the median.
     span: f64,
-    /// Part of the time that turns took beyond the middle one, where that was long.
+    /// Part of the time that turns took in excess of the median, where that was long.
     lost: f64,
-    /// How often.
+    /// Number of interruptions.
     interruptions: usize,
-    /// The longest of them, in µs.
+    /// The longest interruption, in µs.
     longest_us: f64,
 }
 
 impl Noise {
-    /// Of so long.
+    /// Measures for this time.
     pub(super) fn of(watched: Duration) -> Self {
         let begin = Instant::now();
         let mut turns = Vec::new();
@@ -39,7 +39,8 @@ impl Noise {
             let turn = Instant::now();
             let mut state = black_box(1_u64);
             for _ in 0..STEPS {
-                // What depends on the step before cannot be done at once, nor left out.
+                // Each step depends on the one before, so it can be neither parallelized nor
+                // removed.
                 state = black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
             }
             turns.push(turn.elapsed().as_nanos() as f64);

@@ -1,19 +1,19 @@
-//! What adapters need: programs, and what we may do.
+//! Needs of adapters: programs and privileges.
 
 use std::collections::BTreeMap;
 
 use super::Disturbance;
-use super::seen::Seen;
+use super::system_files::SystemFiles;
 use crate::host::requirements::{Need, Requirements};
 
-/// All checks.
-pub(super) fn all(requirements: &Requirements, seen: &Seen) -> Vec<Disturbance> {
+/// Runs all checks.
+pub(super) fn all(requirements: &Requirements, system: &SystemFiles) -> Vec<Disturbance> {
     let mut found = programs(&requirements.lacking());
-    found.push(user(seen));
+    found.push(user(system));
     found
 }
 
-/// A line for each package that is not there.
+/// Returns a line for each missing package.
 pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
     if lacking.is_empty() {
         return vec![Disturbance::good("programs", "all that suites need")];
@@ -36,9 +36,9 @@ pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
     packages.into_iter().map(missing).collect()
 }
 
-/// What we may do to the kernel.
-pub(super) fn user(seen: &Seen) -> Disturbance {
-    let capabilities = seen.value("proc/self/status", "CapEff").unwrap_or_default();
+/// Checks the privileges of the user.
+pub(super) fn user(system: &SystemFiles) -> Disturbance {
+    let capabilities = system.value("proc/self/status", "CapEff").unwrap_or_default();
     let capabilities = u64::from_str_radix(&capabilities, 16).unwrap_or(0);
     // Numbers of include/uapi/linux/capability.h.
     let has_one = |number: u32| capabilities & (1 << number) != 0;
@@ -47,7 +47,7 @@ pub(super) fn user(seen: &Seen) -> Disturbance {
         .filter(|one| !has_one(one.1))
         .map(|one| one.0)
         .collect();
-    let paranoid = seen.number("proc/sys/kernel/perf_event_paranoid");
+    let paranoid = system.number("proc/sys/kernel/perf_event_paranoid");
     let level = paranoid.map_or_else(|| "not told".to_owned(), |level| level.to_string());
     if lacking.is_empty() {
         let fact = format!("may trace the kernel (perf_event_paranoid is {level})");

@@ -1,35 +1,35 @@
-//! How the machine is set up: its clocks, its CPUs, its memory.
+//! The configuration of the machine: its clocks, its CPUs, its memory.
 
 use std::collections::BTreeMap;
 
 use super::Disturbance;
-use super::seen::Seen;
+use super::system_files::SystemFiles;
 
 /// Folder of all CPUs.
 const CPUS: &str = "sys/devices/system/cpu";
 
-/// All checks.
-pub(super) fn all(seen: &Seen) -> Vec<Disturbance> {
+/// Runs all checks.
+pub(super) fn all(system: &SystemFiles) -> Vec<Disturbance> {
     vec![
-        hypervisor(seen),
-        governor(seen),
-        turbo(seen),
-        siblings(seen),
-        isolation(seen),
-        clock(seen),
-        timers(seen),
-        pages(seen),
-        swap(seen),
-        quota(seen),
-        throttling(seen),
-        watchdog(seen),
-        mitigations(seen),
+        hypervisor(system),
+        governor(system),
+        turbo(system),
+        siblings(system),
+        isolation(system),
+        clock(system),
+        timers(system),
+        pages(system),
+        swap(system),
+        quota(system),
+        throttling(system),
+        watchdog(system),
+        mitigations(system),
     ]
 }
 
-fn hypervisor(seen: &Seen) -> Disturbance {
+fn hypervisor(system: &SystemFiles) -> Disturbance {
     // Processors other than x86 have no such line.
-    let Some(flags) = seen.value("proc/cpuinfo", "flags") else {
+    let Some(flags) = system.value("proc/cpuinfo", "flags") else {
         return Disturbance::good("hypervisor", "not known: this processor does not tell");
     };
     if !flags.split(' ').any(|flag| flag == "hypervisor") {
@@ -43,10 +43,10 @@ fn hypervisor(seen: &Seen) -> Disturbance {
     )
 }
 
-fn governor(seen: &Seen) -> Disturbance {
+fn governor(system: &SystemFiles) -> Disturbance {
     let mut governors: BTreeMap<String, usize> = BTreeMap::new();
-    for cpu in seen.names(CPUS) {
-        if let Some(governor) = seen.text(&format!("{CPUS}/{cpu}/cpufreq/scaling_governor")) {
+    for cpu in system.names(CPUS) {
+        if let Some(governor) = system.text(&format!("{CPUS}/{cpu}/cpufreq/scaling_governor")) {
             *governors.entry(governor).or_default() += 1;
         }
     }
@@ -66,10 +66,10 @@ fn governor(seen: &Seen) -> Disturbance {
     }
 }
 
-fn turbo(seen: &Seen) -> Disturbance {
+fn turbo(system: &SystemFiles) -> Disturbance {
     let no_turbo = format!("{CPUS}/intel_pstate/no_turbo");
     let boost = format!("{CPUS}/cpufreq/boost");
-    let (is_on, hint) = match (seen.number(&no_turbo), seen.number(&boost)) {
+    let (is_on, hint) = match (system.number(&no_turbo), system.number(&boost)) {
         (Some(off), _) => (off == 0, format!("echo 1 > /{no_turbo}")),
         (None, Some(on)) => (on == 1, format!("echo 0 > /{boost}")),
         (None, None) => return Disturbance::good("turbo", "not told here"),
@@ -81,8 +81,8 @@ fn turbo(seen: &Seen) -> Disturbance {
     Disturbance::disturbs("turbo", "on", why, hint)
 }
 
-fn siblings(seen: &Seen) -> Disturbance {
-    if seen.number(&format!("{CPUS}/smt/active")) != Some(1) {
+fn siblings(system: &SystemFiles) -> Disturbance {
+    if system.number(&format!("{CPUS}/smt/active")) != Some(1) {
         return Disturbance::good(
             "siblings",
             "each CPU has a core of its own, or they are not told",
@@ -96,8 +96,8 @@ fn siblings(seen: &Seen) -> Disturbance {
     )
 }
 
-fn isolation(seen: &Seen) -> Disturbance {
-    let isolated = seen.text(&format!("{CPUS}/isolated")).unwrap_or_default();
+fn isolation(system: &SystemFiles) -> Disturbance {
+    let isolated = system.text(&format!("{CPUS}/isolated")).unwrap_or_default();
     let fact = match isolated.as_str() {
         "" => "no CPU is kept free of other work".to_owned(),
         cpus => format!("CPUs {cpus} are kept free of other work"),
@@ -108,9 +108,9 @@ fn isolation(seen: &Seen) -> Disturbance {
     )
 }
 
-fn clock(seen: &Seen) -> Disturbance {
+fn clock(system: &SystemFiles) -> Disturbance {
     let folder = "sys/devices/system/clocksource/clocksource0";
-    let source = seen.text(&format!("{folder}/current_clocksource")).unwrap_or_default();
+    let source = system.text(&format!("{folder}/current_clocksource")).unwrap_or_default();
     match source.as_str() {
         // Read in the program itself, by the vDSO.
         "tsc"
@@ -127,17 +127,17 @@ fn clock(seen: &Seen) -> Disturbance {
     }
 }
 
-fn timers(seen: &Seen) -> Disturbance {
-    // "Timer List Version", then for each clock ".resolution: 1 nsecs": for root alone. What
-    // clock_getres(2) says is the same.
-    let _ = seen;
+fn timers(system: &SystemFiles) -> Disturbance {
+    // "Timer List Version", then for each clock ".resolution: 1 nsecs": readable by root only.
+    // clock_getres(2) returns the same value.
+    let _ = system;
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `resolution` is a timespec of ours.
     let result = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &raw mut resolution) };
     judge_timers((result == 0).then_some(resolution.tv_nsec))
 }
 
-/// Of what clock_getres(2) says, in ns.
+/// Judges the resolution that clock_getres(2) returns, in ns.
 fn judge_timers(resolution_ns: Option<i64>) -> Disturbance {
     match resolution_ns {
         Some(1) => Disturbance::good("timers", "of high resolution: 1 ns"),
@@ -150,9 +150,9 @@ fn judge_timers(resolution_ns: Option<i64>) -> Disturbance {
     }
 }
 
-fn pages(seen: &Seen) -> Disturbance {
+fn pages(system: &SystemFiles) -> Disturbance {
     let path = "sys/kernel/mm/transparent_hugepage/enabled";
-    let text = seen.text(path).unwrap_or_default();
+    let text = system.text(path).unwrap_or_default();
     let chosen = text.split(' ').find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     match chosen {
         Some("always") => Disturbance::disturbs(
@@ -166,9 +166,9 @@ fn pages(seen: &Seen) -> Disturbance {
     }
 }
 
-fn swap(seen: &Seen) -> Disturbance {
+fn swap(system: &SystemFiles) -> Disturbance {
     let kib = |name: &str| -> Option<u64> {
-        seen.value("proc/meminfo", name)?.split(' ').next()?.parse().ok()
+        system.value("proc/meminfo", name)?.split(' ').next()?.parse().ok()
     };
     let (total, free) = (kib("SwapTotal").unwrap_or(0), kib("SwapFree").unwrap_or(0));
     match total.saturating_sub(free) {
@@ -182,9 +182,9 @@ fn swap(seen: &Seen) -> Disturbance {
     }
 }
 
-/// What a control group lets its members have of CPUs: version 2, and 1.
-fn quota(seen: &Seen) -> Disturbance {
-    let groups = seen.text("proc/self/cgroup").unwrap_or_default();
+/// Checks the CPU limit of the control group: versions 2 and 1.
+fn quota(system: &SystemFiles) -> Disturbance {
+    let groups = system.text("proc/self/cgroup").unwrap_or_default();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
@@ -193,10 +193,10 @@ fn quota(seen: &Seen) -> Disturbance {
         // Each group is bounded by those above it, up to the root.
         for _ in 0..64 {
             let limit = if controllers.is_empty() {
-                let text = seen.text(&format!("sys/fs/cgroup/{path}/cpu.max"));
+                let text = system.text(&format!("sys/fs/cgroup/{path}/cpu.max"));
                 text.filter(|text| !text.starts_with("max"))
             } else if is_cpu {
-                let quota = seen.number(&format!("sys/fs/cgroup/cpu/{path}/cpu.cfs_quota_us"));
+                let quota = system.number(&format!("sys/fs/cgroup/cpu/{path}/cpu.cfs_quota_us"));
                 quota.filter(|quota| *quota > 0).map(|quota| format!("{quota} µs of each period"))
             } else {
                 None
@@ -219,8 +219,8 @@ fn quota(seen: &Seen) -> Disturbance {
     Disturbance::good("quota", "no control group limits CPUs")
 }
 
-fn throttling(seen: &Seen) -> Disturbance {
-    match seen.number("proc/sys/kernel/sched_rt_runtime_us") {
+fn throttling(system: &SystemFiles) -> Disturbance {
+    match system.number("proc/sys/kernel/sched_rt_runtime_us") {
         Some(-1) => Disturbance::good("real time", "never stopped"),
         None => Disturbance::good("real time", "not told here"),
         Some(us) => Disturbance::good(
@@ -234,8 +234,8 @@ fn throttling(seen: &Seen) -> Disturbance {
     }
 }
 
-fn watchdog(seen: &Seen) -> Disturbance {
-    match seen.number("proc/sys/kernel/nmi_watchdog") {
+fn watchdog(system: &SystemFiles) -> Disturbance {
+    match system.number("proc/sys/kernel/nmi_watchdog") {
         Some(1) => Disturbance::disturbs(
             "watchdog",
             "the kernel looks for CPUs that hang (nmi_watchdog)",
@@ -246,13 +246,13 @@ fn watchdog(seen: &Seen) -> Disturbance {
     }
 }
 
-fn mitigations(seen: &Seen) -> Disturbance {
+fn mitigations(system: &SystemFiles) -> Disturbance {
     let folder = format!("{CPUS}/vulnerabilities");
-    let names = seen.names(&folder);
+    let names = system.names(&folder);
     let mitigated: Vec<String> = names
         .into_iter()
         .filter(|name| {
-            let text = seen.text(&format!("{folder}/{name}")).unwrap_or_default();
+            let text = system.text(&format!("{folder}/{name}")).unwrap_or_default();
             text.starts_with("Mitigation")
         })
         .collect();

@@ -1,11 +1,11 @@
-//! Machines that were made up, looked at.
+//! Checks of invented machines.
 
 use std::path::PathBuf;
 
 use super::*;
 use crate::host::requirements::{Need, Requirements};
 
-/// A root with these files, which goes with it.
+/// A folder with these files, removed when it is dropped.
 struct Root(PathBuf);
 
 impl Root {
@@ -19,14 +19,14 @@ impl Root {
         Self(root)
     }
 
-    fn seen(&self) -> Seen {
-        Seen::below(&self.0)
+    fn system(&self) -> SystemFiles {
+        SystemFiles::at(&self.0)
     }
 }
 
 impl Drop for Root {
     fn drop(&mut self) {
-        // A test that failed has said so.
+        // A failed test has already reported.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -61,8 +61,8 @@ fn a_noisy_machine_is_told_all_that_disturbs() {
         ("proc/sys/kernel/bpf_stats_enabled", "1"),
     ];
     let root = Root::new("noisy", &files);
-    let seen = root.seen();
-    let found = settings::all(&seen);
+    let system = root.system();
+    let found = settings::all(&system);
     assert_eq!(
         disturbing_names(&found),
         [
@@ -88,9 +88,9 @@ fn a_noisy_machine_is_told_all_that_disturbs() {
     );
     assert!(found.iter().all(|one| one.result == Quiet::Good || one.hint.is_some()));
     let others = [
-        others::pressure(&seen),
-        others::tracefs(&seen),
-        others::bpf(&seen, Some(3)),
+        other_processes::pressure(&system),
+        other_processes::tracefs(&system),
+        other_processes::bpf(&system, Some(3)),
         settings::timers_of(Some(4_000_000)),
     ];
     assert_eq!(disturbing_names(&others), ["pressure", "tracefs", "bpf", "timers"]);
@@ -102,7 +102,7 @@ fn what_a_machine_is_set_up_for_is_not_said_to_be_wrong_and_not_guessed() {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let told = |files: &[(&str, &str)], name: &str| {
         let root = Root::new("set-up", files);
-        let found = settings::all(&root.seen());
+        let found = settings::all(&root.system());
         found.into_iter().find(|one| one.name == name).map(|one| (one.result, one.fact))
     };
     for clock in ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"] {
@@ -119,11 +119,15 @@ fn what_a_machine_is_set_up_for_is_not_said_to_be_wrong_and_not_guessed() {
 #[test]
 fn a_machine_that_tells_nothing_is_not_said_to_be_noisy_for_it() {
     let root = Root::new("silent", &[]);
-    let seen = root.seen();
-    assert_eq!(disturbing_names(&settings::all(&seen)), ["clock"]);
-    let others = [others::pressure(&seen), others::tracefs(&seen), others::bpf(&seen, None)];
+    let system = root.system();
+    assert_eq!(disturbing_names(&settings::all(&system)), ["clock"]);
+    let others = [
+        other_processes::pressure(&system),
+        other_processes::tracefs(&system),
+        other_processes::bpf(&system, None),
+    ];
     assert_eq!(disturbing_names(&others), [""; 0]);
-    assert_eq!(programs::user(&seen).result, Quiet::Missing);
+    assert_eq!(programs::user(&system).result, Quiet::Missing);
     let lacking: Vec<Need> = [
         ("perf", "linux-perf", "perf, all of breakdown"),
         ("hackbench", "rt-tests", "hackbench of workload"),
@@ -147,7 +151,7 @@ fn limits_of_the_first_kind_of_groups_are_found() {
         ("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "20000"),
     ];
     let root = Root::new("groups", &files);
-    assert!(disturbing_names(&settings::all(&root.seen())).contains(&"quota"));
+    assert!(disturbing_names(&settings::all(&root.system())).contains(&"quota"));
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! Two reports compared: what changed from one to the other, and how sure that is.
+//! A comparison of two reports: the changes from one to the other, and their certainty.
 //!
 //! ```text
-//! ranks   two lots of figures, whatever their distribution is
-//! text    what people read of it
+//! ranks   the change between two samples of figures, of any distribution
+//! text    the comparison as text
 //! ```
 //!
-//! Main invariant: nobody is called slower for what the machine did. A row is compared by its
-//! figures in terms of a yardstick's in the same round: a program that is not ours, and that both
-//! reports measured. So rows compare also between machines, as far as machines are slower at all
-//! things alike; what the figures themselves say is told beside it.
+//! Main invariant: a slower machine makes no tracer slower. A row is compared by the ratio of its
+//! figures to those of a yardstick in the same round: a program that does not belong to Trackway
+//! and that both reports measured. So rows also compare between machines, if one machine is slower
+//! at everything alike. The change of the figures themselves is reported next to the ratio.
 
 mod ranks;
 mod text;
@@ -26,50 +26,50 @@ use crate::tracer_names;
 pub use ranks::Shift;
 pub use text::print_comparison;
 
-/// Most bytes of a report that is read.
+/// Most bytes of a report.
 const REPORT_BYTES_MAX: u64 = 256 << 20;
-/// Fewest rounds that something can be said from.
+/// Fewest rounds for a verdict.
 const ROUNDS_MIN: usize = 6;
-/// What is not slower than this is not called slower, however sure it is: between two runs, where
-/// memory lies and what else the machine does make this much.
+/// Smallest change that is reported, however certain it is: the layout of memory and other work of
+/// the machine make this difference between two runs.
 const LEAST: f64 = 0.02;
-/// By how much the part of events that is lost differs where that is told, from 0 to 1.
+/// Least difference of the part of lost events that is reported, from 0 to 1.
 const LOST_LEAST: f64 = 0.01;
-/// Least part that a yardstick's figure is of what timing takes, where that was subtracted: what is
-/// less, as a bare routine is, is nought but for noise, and nothing to measure by.
+/// Least ratio of a yardstick's figure to the cost of timing, where that was subtracted: a smaller
+/// figure, such as a bare routine's, is zero but for noise, and cannot be a yardstick.
 const LEFT_LEAST: f64 = 0.1;
-/// What is nearest to being no tracer at all, which is the best yardstick there is.
+/// Rows that are nearest to no tracer at all, which is the best yardstick.
 const YARDSTICKS: [&str; 7] =
     ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust", NO_PROTECTION];
-/// What changed between two reports.
+/// Changes between two reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What differs in how they came about: what it is, before, after.
+    /// Differences between the conditions of the two reports: name, before, after.
     pub circumstances: Vec<(String, String, String)>,
-    /// Whether both are of the same build of Trackway, where both tell.
+    /// True if both are of the same build of Trackway; `None` if one does not record its build.
     pub is_same_build: Option<bool>,
     /// All rows of both.
     pub rows: Vec<RowChange>,
-    /// How many rows had rounds enough to be compared.
+    /// Number of rows that had enough rounds to be compared.
     pub compared: usize,
-    /// How many of them would differ by chance alone, each looked at by itself.
+    /// Number of compared rows that would differ by chance alone if each were tested by itself.
     pub by_chance: f64,
-    /// What could have been shown with so many rows and so few rounds.
+    /// The changes that this number of rows and rounds can show.
     pub reach: Reach,
 }
 
-/// What can be shown: the more rows are looked at, the more rounds it takes to tell from chance
-/// that one of them has changed.
+/// The sensitivity of a comparison: the more rows are compared, the more rounds it takes to tell
+/// the change of one row from chance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reach {
     /// Rows that both reports measured, yardsticks left out.
     pub rows: usize,
-    /// Those of them that have too few rounds for so many rows: if one of these alone changes,
-    /// however much, it is not shown.
+    /// Rows with too few rounds for this number of rows: if one of them changes alone, by any
+    /// amount, the change is not shown.
     pub blind: usize,
     /// The most rounds that any row has in both reports.
     pub rounds: usize,
-    /// How many rounds in each report one row needs that alone changes.
+    /// Number of rounds in each report that one row needs to be shown if it changes alone.
     pub rounds_needed: usize,
 }
 
@@ -82,7 +82,7 @@ pub struct RowChange {
     pub tracer: String,
     /// The case.
     pub case: String,
-    /// What its figures are in.
+    /// The unit of its figures.
     pub unit: Unit,
     /// The median before.
     pub before: Option<f64>,
@@ -90,41 +90,41 @@ pub struct RowChange {
     pub after: Option<f64>,
     /// Rounds before, and after.
     pub rounds: (usize, usize),
-    /// Whether it has rounds enough to be called different if it alone is, among so many rows.
+    /// True if it has enough rounds to be shown among this number of rows if it changes alone.
     pub could_be_shown: bool,
-    /// What part of its events was lost before, and after, if both are known.
+    /// The part of its events that was lost, before and after, if both are known.
     pub lost: Option<(f64, f64)>,
-    /// How the figures themselves changed.
+    /// The change of the figures themselves.
     pub figures: Option<Shift>,
-    /// What they are in terms of in the other comparison.
+    /// The yardstick of the other comparison.
     pub yardstick: Option<String>,
-    /// How they changed in terms of that.
+    /// The change of the figures relative to the yardstick.
     pub relative: Option<Shift>,
-    /// What that means.
+    /// The verdict.
     pub verdict: Changed,
-    /// Why, where that is not told by figures.
+    /// The reason, if the figures do not decide.
     pub reason: Option<String>,
 }
 
-/// What became of a row.
+/// The verdict on a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Changed {
-    /// It is worse, surely: slower, or larger.
+    /// The row is certainly worse: slower, or larger.
     Worse,
-    /// It was measured, and has failed now.
+    /// The row was measured before, and has failed now.
     Broken,
-    /// It is better, surely.
+    /// The row is certainly better.
     Better,
-    /// It is the same, to 2 %, surely.
+    /// The row is certainly the same, to 2 %.
     Same,
     /// No difference was shown.
     NotShown,
-    /// There are too few rounds to say anything.
+    /// There are too few rounds for a verdict.
     TooFewRounds,
-    /// Others are told in terms of it: what changed is the machine.
+    /// The row is the yardstick of others: its change is that of the machine.
     Yardstick,
-    /// It is a time, and there is nothing that both can be told in terms of.
+    /// The row is a time, and there is no yardstick in both reports.
     NothingBeside,
     /// Only the first report has a figure.
     OnlyBefore,
@@ -133,7 +133,7 @@ pub enum Changed {
 }
 
 impl Comparison {
-    /// Whether something is worse, surely, or has failed.
+    /// Returns true if a row is certainly worse or has failed.
     pub fn has_worse(&self) -> bool {
         self.rows.iter().any(|row| matches!(row.verdict, Changed::Worse | Changed::Broken))
     }
@@ -143,19 +143,19 @@ impl Comparison {
         self.rows.iter().filter(|row| row.has_lost_otherwise())
     }
 
-    /// As JSON, for programs.
+    /// Returns the comparison as JSON, for programs.
     ///
     /// # Errors
     ///
-    /// None that is known.
+    /// None is known.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 }
 
 impl RowChange {
-    /// Whether another part of its events is lost than before: some where there was none, or none
-    /// where there was some, or a part that differs by more than two runs do.
+    /// Returns true if the part of lost events has changed: from none to some, from some to none,
+    /// or by more than two runs differ.
     pub fn has_lost_otherwise(&self) -> bool {
         self.lost.is_some_and(|(before, after)| {
             (before > 0.0) != (after > 0.0) || (after - before).abs() > LOST_LEAST
@@ -167,7 +167,7 @@ impl RowChange {
 ///
 /// # Errors
 ///
-/// If it cannot be read, or is not what `trackway bench` writes; the error says which.
+/// If it cannot be read, or is not written by `trackway bench`; the error has the reason.
 pub fn read_report(path: &Path) -> std::result::Result<Report, Error> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(Error::io(format!("cannot open {name}")))?;
@@ -206,15 +206,15 @@ pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Compariso
     Comparison { circumstances, is_same_build, rows, compared, by_chance, reach }
 }
 
-/// Whether both measured the same executable and library, as far as either has them.
+/// Returns true if both measured the same executable and library, as far as either has them.
 fn is_same_build(before: &Report, after: &Report) -> Option<bool> {
     let builds = |report: &Report| BUILDS.map(|name| report.versions.get(name).cloned());
     let (before, after) = (builds(before), builds(after));
     (before[0].is_some() && after[0].is_some()).then(|| before == after)
 }
 
-/// What could have been shown, of all rows that are compared or would be with more rounds; each is
-/// told whether it could.
+/// Computes the sensitivity over all rows that are compared or would be with more rounds, and sets
+/// it in each row.
 fn reach(rows: &mut [RowChange]) -> Reach {
     let is_looked_at = |row: &&mut RowChange| {
         use Changed::{Better, NotShown, Same, TooFewRounds, Worse};
@@ -236,13 +236,13 @@ fn reach(rows: &mut [RowChange]) -> Reach {
     }
 }
 
-/// What differs between how two reports came about.
+/// Returns the differences between the conditions of two reports.
 fn circumstances(before: &Report, after: &Report) -> Vec<(String, String, String)> {
     let (before, after) = (circumstances_of(before), circumstances_of(after));
     let mut found = Vec::new();
     for (name, was) in &before {
         let is = after.iter().find(|one| one.0 == *name).map_or("not there", |one| &one.1);
-        // A load is never the same twice: it is told where somebody else was at work.
+        // A load is never the same twice: it counts only where other processes were at work.
         let busy = |load: &str| load.parse::<f64>().is_ok_and(|load| load > 0.5);
         let differs = if *name == "load" { busy(was) || busy(is) } else { was != is };
         if differs {
@@ -254,7 +254,7 @@ fn circumstances(before: &Report, after: &Report) -> Vec<(String, String, String
     found
 }
 
-/// What figures depend on, besides the programs.
+/// Returns the conditions on which figures depend, in addition to the programs.
 fn circumstances_of(report: &Report) -> Vec<(&str, String)> {
     let (machine, settings) = (&report.machine, &report.settings);
     let mut words = vec![
@@ -287,7 +287,7 @@ fn changes(
         one.tracer == other.tracer && one.case == other.case && one.unit == other.unit
     };
     let mut found = Vec::new();
-    // Rows of the same names are told apart by their turn: the second goes with the second.
+    // Rows of the same names are matched by their order: the second with the second.
     let mut taken = vec![false; after.len()];
     for row in before {
         let partner = (0..after.len()).find(|&at| !taken[at] && is_pair(row, &after[at]));
@@ -300,11 +300,11 @@ fn changes(
     }
     let new = after.iter().zip(&taken).filter(|one| !one.1 && is_wanted(one.0));
     found.extend(new.map(|(row, _)| change(name, None, Some(row))));
-    // Neither has a figure: nothing to say.
+    // Without any figure there is nothing to compare.
     found.retain(|change| change.before.is_some() || change.after.is_some());
     for change in &mut found {
         relate(change, before, after);
-        // Machines are other machines from one hour to the next, above all virtual ones. Bytes and
+        // A machine's speed varies from one hour to the next, above all a virtual one's. Bytes and
         // instructions are the same everywhere.
         if change.verdict == Changed::NotShown && decisive(change).is_none() {
             let is_yardstick = YARDSTICKS.contains(&change.tracer.as_str());
@@ -314,12 +314,12 @@ fn changes(
     found
 }
 
-/// What decides about a row: of a time, never the figures themselves.
+/// Returns the change that decides about a row: for a time, never that of the figures themselves.
 fn decisive(row: &RowChange) -> Option<Shift> {
     if is_countable(row.unit) { row.figures } else { row.relative }
 }
 
-/// Whether figures are counted, not timed.
+/// Returns true if figures are counted, not timed.
 const fn is_countable(unit: Unit) -> bool {
     match unit {
         Unit::BytesPerEvent | Unit::InstructionsPerEvent | Unit::Kib => true,
@@ -335,7 +335,7 @@ const fn is_countable(unit: Unit) -> bool {
     }
 }
 
-/// The rounds' figures, if it was measured.
+/// Returns the rounds' figures, if the row was measured.
 fn figures(row: &Row) -> Vec<f64> {
     let is_measured = row.status == RowStatus::Measured;
     row.samples.iter().filter(|_| is_measured).flatten().copied().collect()
@@ -370,7 +370,7 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
         rounds: (was.len(), is.len()),
         could_be_shown: false,
         lost: lost(before).zip(lost(after)),
-        figures: Shift::between(&was, &is),
+        figures: Shift::of(&was, &is),
         yardstick: None,
         relative: None,
         verdict,
@@ -378,7 +378,7 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
     }
 }
 
-/// Compares a row's figures in terms of a yardstick's of the same rounds, if there is one.
+/// Compares a row's figures relative to a yardstick's of the same rounds, if there is one.
 fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
     if is_countable(change.unit) || change.figures.is_none() {
         return;
@@ -394,21 +394,21 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
         let row = find(rows, &change.tracer, &change.case)?;
         let other = find(rows, &tracer, &case)?;
         let pairs = row.samples.iter().zip(&other.samples);
-        // Nothing can be told in terms of nought.
+        // Division by zero has no result.
         let other = |other: &Option<f64>| other.filter(|other| *other > 0.0);
-        Some(pairs.filter_map(|(one, beside)| Some((*one)? / other(beside)?)).collect())
+        Some(pairs.filter_map(|(one, baseline)| Some((*one)? / other(baseline)?)).collect())
     };
     let (Some(was), Some(is)) = (in_terms(before), in_terms(after)) else { return };
     if was.len() < ROUNDS_MIN || is.len() < ROUNDS_MIN {
         return;
     }
-    change.relative = Shift::between(&was, &is);
+    change.relative = Shift::of(&was, &is);
     let is_same_case = case == change.case;
     change.yardstick = Some(if is_same_case { tracer } else { format!("{tracer}, {case}") });
 }
 
-/// A row that is not ours, of both reports, in the same unit: of the same case, if there is one;
-/// the one that is nearest to no tracer, or whose figures wander least.
+/// Returns a row that does not belong to Trackway, of both reports, in the same unit: of the same
+/// case, if there is one; the one that is nearest to no tracer, or whose figures vary least.
 fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
     let wander = |row: &Row| {
         let spread = row.spread.filter(|spread| spread.median > 0.0);
@@ -431,7 +431,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
         let is_it = |other: &Row| other.tracer == row.tracer && other.case == row.case;
         after.iter().filter(can_be).any(is_it)
     };
-    // A yardstick is not measured by itself, nor by what is not one.
+    // A yardstick is not compared with itself, nor with a row that is no yardstick.
     let known = |tracer: &str| YARDSTICKS.iter().position(|one| *one == tracer);
     let own = known(&change.tracer);
     let rank = |row: &Row| (row.case != change.case, known(&row.tracer).unwrap_or(usize::MAX));
@@ -443,7 +443,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
     is_nearer.then(|| (best.tracer.clone(), best.case.clone()))
 }
 
-/// Says of all rows that can be compared what they are; how many there are.
+/// Sets the verdicts of all rows that can be compared; returns their number.
 fn judge(rows: &mut [RowChange]) -> usize {
     let mut comparable: Vec<&mut RowChange> = rows
         .iter_mut()
@@ -458,14 +458,14 @@ fn judge(rows: &mut [RowChange]) -> usize {
         let is_so = |figures: Shift| {
             is_beyond(figures.times) && { (figures.times > 1.0) == (shift.times > 1.0) }
         };
-        let is_told = matches!(found, Changed::Better | Changed::Worse);
-        let is_doubtful = is_told && row.figures.is_some_and(|figures| !is_so(figures));
+        let is_change = matches!(found, Changed::Better | Changed::Worse);
+        let is_doubtful = is_change && row.figures.is_some_and(|figures| !is_so(figures));
         row.verdict = if is_doubtful { Changed::NotShown } else { found };
     }
     comparable.len()
 }
 
-/// Whether so many times is more than two runs of the same thing differ by.
+/// Returns true if a ratio is larger than two runs of the same thing differ by.
 fn is_beyond(times: f64) -> bool {
     !(1.0 / (1.0 + LEAST)..=1.0 + LEAST).contains(&times)
 }

@@ -1,30 +1,30 @@
-//! Two lots of figures compared by their ranks (Mann and Whitney, 1947; Hodges and Lehmann, 1963):
-//! whatever their distribution is, and however far outliers lie.
+//! Two samples of figures compared by their ranks (Mann and Whitney, 1947; Hodges and Lehmann,
+//! 1963): for any distribution, and any outliers.
 
 use serde::{Deserialize, Serialize};
 
-/// Figures of each lot up to which chances are counted, not approximated.
+/// Largest sample for which probabilities are exact, not approximated.
 const EXACT_MAX: usize = 30;
-/// Figures of a lot that are compared at most: their pairs are held in memory.
+/// Most figures of a sample that are compared: their pairs are held in memory.
 const FIGURES_MAX: usize = 1000;
-/// How sure an interval is to hold what it is about, in normal deviations: 95 %.
+/// Half width of a 95 % confidence interval, in standard deviations.
 const DEVIATIONS: f64 = 1.959_964;
 
-/// How figures have changed.
+/// The change between two samples of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Shift {
-    /// How many times as much they are: the middle one of all ratios between the two lots.
+    /// The ratio: the median of all ratios between the two samples.
     pub times: f64,
-    /// Between which the true ratio lies with 95 % confidence, where that can be said.
+    /// Interval of the true ratio with 95 % confidence, if there is one.
     pub interval: Option<(f64, f64)>,
-    /// How likely figures at least as far apart are, if nothing has changed: from 0 to 1.
+    /// Probability that figures differ at least this much if nothing has changed: from 0 to 1.
     pub chance: f64,
 }
 
 impl Shift {
-    /// From `before` to `after`; `None` if there is none of one, or ratios mean nothing, as figures
-    /// are not greater than nought.
-    pub fn between(before: &[f64], after: &[f64]) -> Option<Self> {
+    /// Computes the change from `before` to `after`; `None` if one is empty, or figures are not
+    /// greater than zero, so that ratios have no meaning.
+    pub fn of(before: &[f64], after: &[f64]) -> Option<Self> {
         let logarithms = |figures: &[f64]| -> Option<Vec<f64>> {
             let few = &figures[..figures.len().min(FIGURES_MAX)];
             few.iter().map(|one| (*one > 0.0 && one.is_finite()).then(|| one.ln())).collect()
@@ -39,7 +39,7 @@ impl Shift {
         let pairs = ratios.len();
         let above = ratios.iter().filter(|ratio| **ratio > 0.0).count() as f64;
         let equal = ratios.iter().filter(|ratio| **ratio == 0.0).count() as f64;
-        // How many pairs say that it is less, or more, whichever are fewer.
+        // Number of pairs in which it is less, or more, whichever is smaller.
         let fewer = (above + equal / 2.0).min(pairs as f64 - above - equal / 2.0);
         let chances = Chances::of(before.len(), after.len());
         let middle = f64::midpoint(ratios[(pairs - 1) / 2], ratios[pairs / 2]);
@@ -47,13 +47,13 @@ impl Shift {
             let (low, high) = (ratios.get(rank)?, ratios.get(pairs.checked_sub(1 + rank)?)?);
             (low <= high).then_some((low.exp(), high.exp()))
         });
-        // Rounded away from what would be surprising: ties make it so no less likely.
+        // Rounded to the safe side: ties make a result no less likely.
         Some(Self { times: middle.exp(), interval, chance: chances.at_most(fewer.ceil()) })
     }
 }
 
-/// How likely it is that so many pairs, or fewer, say that one lot is less than the other, if both
-/// are of the same kind; both ways.
+/// The distribution of the rank sum test: the probability of a number of pairs, or fewer, in which
+/// one sample's figure is the smaller, if both samples have the same distribution; two-sided.
 struct Chances {
     /// Cumulated, for 0, 1, 2… pairs; empty if they are approximated.
     exact: Vec<f64>,
@@ -69,32 +69,33 @@ impl Chances {
         Self { exact, pairs, deviation }
     }
 
-    /// Chance of at most so many pairs, in either direction.
+    /// Returns the probability of at most this number of pairs, in either direction.
     fn at_most(&self, pairs: f64) -> f64 {
         let one_way = if self.exact.is_empty() {
-            below((pairs + 0.5 - self.pairs / 2.0) / self.deviation)
+            cumulative_normal((pairs + 0.5 - self.pairs / 2.0) / self.deviation)
         } else {
             self.exact.get(pairs as usize).copied().unwrap_or(1.0)
         };
         (2.0 * one_way).min(1.0)
     }
 
-    /// The sorted pair from which on, from both ends, 95 % confidence begins.
+    /// Returns the sorted pair from which on, from both ends, 95 % confidence begins.
     fn rank(&self) -> Option<usize> {
         if self.exact.is_empty() {
             let rank = self.pairs / 2.0 - DEVIATIONS * self.deviation;
             return (rank >= 1.0).then(|| rank as usize - 1);
         }
-        // The greatest number of pairs that is surprising enough: the pair after those.
+        // The largest significant number of pairs: the pair after those.
         let surprising = self.exact.iter().take_while(|chance| 2.0 * **chance <= 0.05).count();
         surprising.checked_sub(1)
     }
 }
 
-/// How many orders of both lots have so many pairs or fewer, as a part of all orders.
+/// Returns, for each number of pairs, the part of all orders of both samples that have this number
+/// or fewer.
 fn cumulated(one: usize, other: usize) -> Vec<f64> {
-    // Orders of `i` and `j` figures by pairs: the last figure is of one lot, and makes no pair, or
-    // of the other, and makes `i` of them. Parts, not numbers: 60 over 30 is beyond 2^53.
+    // Orders of `i` and `j` figures by pairs: the last figure is of one sample, and makes no pair,
+    // or of the other, and makes `i` of them. Parts, not numbers: 60 over 30 exceeds 2^53.
     let most = one * other;
     let mut rows: Vec<Vec<f64>> = vec![unit(most); other + 1];
     for i in 1..=one {
@@ -118,15 +119,15 @@ fn cumulated(one: usize, other: usize) -> Vec<f64> {
     rows[other].iter().map(cumulate).collect()
 }
 
-/// Certainly no pair.
+/// Returns the distribution of no pair.
 fn unit(most: usize) -> Vec<f64> {
     let mut chances = vec![0.0; most + 1];
     chances[0] = 1.0;
     chances
 }
 
-/// How much of a normal distribution is below (Abramowitz and Stegun, 26.2.17: to 1e-7).
-fn below(deviations: f64) -> f64 {
+/// Returns the cumulative normal distribution (Abramowitz and Stegun, 26.2.17: to 1e-7).
+fn cumulative_normal(deviations: f64) -> f64 {
     let at = deviations.abs();
     let t = 1.0 / (1.0 + 0.231_641_9 * at);
     let factors = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
@@ -135,29 +136,30 @@ fn below(deviations: f64) -> f64 {
     if deviations < 0.0 { above } else { 1.0 - above }
 }
 
-/// The least chance that lots of so many figures can come to: that all of one are less than all of
-/// the other.
+/// Returns the least probability for samples of these sizes: all figures of one are less than all
+/// of the other.
 pub(super) fn least_chance(one: usize, other: usize) -> f64 {
-    // Of all orders of both, one has no pair: one over the binomial coefficient; both ways.
+    // One of all orders of both has no pair: one over the binomial coefficient; two-sided.
     let (few, all) = (one.min(other), one + other);
     let orders: f64 = (0..few).map(|at| (all - at) as f64 / (few - at) as f64).product();
     (2.0 / orders).min(1.0)
 }
 
-/// How many figures each of two lots needs, so that one row of so many could be called different if
-/// it alone is.
+/// Returns the number of figures that each of two samples needs to show one row of `rows` that
+/// changes alone.
 pub(super) fn figures_needed(rows: usize) -> usize {
     let is_enough = |count: &usize| least_chance(*count, *count) <= bound(0, rows);
     (1..FIGURES_MAX).find(is_enough).unwrap_or(FIGURES_MAX)
 }
 
-/// What the chance at a place in their order, from 0, must not exceed among so many.
+/// Returns the largest significant probability at a place in ascending order, from 0, among
+/// `count`.
 pub(super) fn bound(place: usize, count: usize) -> f64 {
     0.05 * (place + 1) as f64 / count as f64
 }
 
-/// Which of these chances are too small for chance, so that of those that are called so, at most
-/// one in twenty is wrong on average, however many there are (Benjamini and Hochberg, 1995).
+/// Returns true for each probability that is too small for chance. At most one in twenty of these
+/// is wrong on average, for any number of rows (Benjamini and Hochberg, 1995).
 pub(super) fn surprising(chances: &[f64]) -> Vec<bool> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|one, other| chances[*one].total_cmp(&chances[*other]));
@@ -199,7 +201,10 @@ mod tests {
         }
         let ranks = (exact.rank().expect("a rank"), near.rank().expect("a rank"));
         assert!(ranks.0.abs_diff(ranks.1) <= 2, "{ranks:?}");
-        assert!((below(-1.959_964) - 0.025).abs() < 1e-6 && (below(0.0) - 0.5).abs() < 1e-6);
+        assert!(
+            (cumulative_normal(-1.959_964) - 0.025).abs() < 1e-6
+                && (cumulative_normal(0.0) - 0.5).abs() < 1e-6
+        );
     }
 
     #[test]
@@ -207,24 +212,24 @@ mod tests {
         let before: Vec<f64> = (0..12).map(|one| 20.0 + f64::from(one) / 10.0).collect();
         let mut after: Vec<f64> = before.iter().map(|one| one * 1.2).collect();
         after[3] = 9000.0;
-        let shift = Shift::between(&before, &after).expect("figures");
+        let shift = Shift::of(&before, &after).expect("figures");
         let (low, high) = shift.interval.expect("an interval");
         assert!(low < 1.2 && 1.2 < high && low > 1.1 && high < 1.3, "{shift:?}");
         assert!(shift.chance < 1e-4 && (shift.times - 1.2).abs() < 0.02, "{shift:?}");
-        let same = Shift::between(&before, &before).expect("figures");
+        let same = Shift::of(&before, &before).expect("figures");
         assert!(same.chance > 0.9 && (same.times - 1.0).abs() < 1e-9, "{same:?}");
-        let equal = Shift::between(&[5.0; 12], &[5.0; 12]).expect("figures");
+        let equal = Shift::of(&[5.0; 12], &[5.0; 12]).expect("figures");
         assert_eq!((equal.times, equal.interval, equal.chance), (1.0, Some((1.0, 1.0)), 1.0));
     }
 
     #[test]
     fn what_has_no_ratio_has_no_shift() {
-        assert_eq!(Shift::between(&[1.0], &[-1.0]), None);
-        assert_eq!(Shift::between(&[], &[1.0]), None);
-        let few = Shift::between(&[1.0, 1.1], &[2.0, 2.1]).expect("figures");
+        assert_eq!(Shift::of(&[1.0], &[-1.0]), None);
+        assert_eq!(Shift::of(&[], &[1.0]), None);
+        let few = Shift::of(&[1.0, 1.1], &[2.0, 2.1]).expect("figures");
         assert!(few.interval.is_none() && few.chance > 0.05, "{few:?}");
         let many = vec![2.0; 5000];
-        assert_eq!(Shift::between(&many, &[2.0]).map(|shift| shift.times), Some(1.0));
+        assert_eq!(Shift::of(&many, &[2.0]).map(|shift| shift.times), Some(1.0));
     }
 
     #[test]

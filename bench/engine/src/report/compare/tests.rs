@@ -4,7 +4,7 @@ use super::*;
 use crate::host::machine::Machine;
 use crate::results::fixtures::{report, row};
 
-/// A row of these rounds.
+/// Makes a row of these rounds.
 fn rounds(tracer: &str, case: &str, figures: impl IntoIterator<Item = f64>) -> Row {
     let figures: Vec<f64> = figures.into_iter().collect();
     Row {
@@ -14,8 +14,8 @@ fn rounds(tracer: &str, case: &str, figures: impl IntoIterator<Item = f64>) -> R
     }
 }
 
-/// Twelve rounds around a figure, which wander together with `machine`.
-fn around(figure: f64, machine: f64) -> impl Iterator<Item = f64> {
+/// Returns twelve rounds around a figure, which vary together with `machine`.
+fn figures_near(figure: f64, machine: f64) -> impl Iterator<Item = f64> {
     (0..12)
         .map(move |at| figure * machine * (1.0 + 0.03 * f64::from(at % 5)) + f64::from(at) * 1e-6)
 }
@@ -31,9 +31,9 @@ fn what_the_machine_does_makes_nobody_slower() {
         report(
             "tracepoint",
             [
-                rounds("rdtsc", "u32", around(15.0, machine)),
-                rounds("trackway", "u32", around(21.0 * ours, machine)),
-                rounds("lttng-ust", "u32", around(126.0, machine)),
+                rounds("rdtsc", "u32", figures_near(15.0, machine)),
+                rounds("trackway", "u32", figures_near(21.0 * ours, machine)),
+                rounds("lttng-ust", "u32", figures_near(126.0, machine)),
             ],
         )
     };
@@ -53,12 +53,12 @@ fn what_the_machine_does_makes_nobody_slower() {
 #[test]
 fn a_control_is_told_in_terms_of_others_and_others_never_in_its() {
     let at = |machine: f64| {
-        let again = rounds("trackway again", "u32", around(21.0, machine));
+        let again = rounds("trackway again", "u32", figures_near(21.0, machine));
         report(
             "tracepoint",
             [
-                rounds("lttng-ust", "u32", around(126.0, machine)),
-                rounds("trackway", "u32", around(21.0, machine)),
+                rounds("lttng-ust", "u32", figures_near(126.0, machine)),
+                rounds("trackway", "u32", figures_near(21.0, machine)),
                 Row { is_control: true, ..again },
             ],
         )
@@ -77,10 +77,10 @@ fn memory_is_what_it_is_and_time_on_cpus_is_told_in_terms_of_others() {
         report(
             "sessions",
             [
-                row("trackway", "memory", kib, around(ours_kib, 1.0).collect::<Vec<_>>()),
-                row("lttng-ust", "memory", kib, around(theirs_kib, 1.0).collect()),
-                row("trackway", "load", load, around(2.0, machine).collect()),
-                row("lttng-ust", "load", load, around(1.0, machine).collect()),
+                row("trackway", "memory", kib, figures_near(ours_kib, 1.0).collect::<Vec<_>>()),
+                row("lttng-ust", "memory", kib, figures_near(theirs_kib, 1.0).collect()),
+                row("trackway", "load", load, figures_near(2.0, machine).collect()),
+                row("lttng-ust", "load", load, figures_near(1.0, machine).collect()),
             ],
         )
     };
@@ -99,8 +99,8 @@ fn what_is_nought_but_for_noise_is_no_yardstick() {
             "cases",
             [
                 Row { measuring: Some(22.2), ..rounds("none", "bare", noise) },
-                rounds("trackway", "active", around(21.0 * ours, 1.0)),
-                rounds("lttng-ust", "active", around(126.0, 1.0)),
+                rounds("trackway", "active", figures_near(21.0 * ours, 1.0)),
+                rounds("lttng-ust", "active", figures_near(126.0, 1.0)),
             ],
         )
     };
@@ -119,7 +119,7 @@ fn rows_that_are_in_one_only_have_failed_or_are_too_few_are_told_so() {
         spread: None,
         ..row("perf", "u32", 1.0)
     };
-    let perf = || rounds("perf", "u32", around(700.0, 1.0));
+    let perf = || rounds("perf", "u32", figures_near(700.0, 1.0));
     let failed = ended(RowStatus::Failed, "shows no event");
     let before = report("tracepoint", [perf(), row("three", "u32", 7.0)]);
     let after = report("tracepoint", [failed, row("three", "u32", 9.0)]);
@@ -164,7 +164,8 @@ fn of_hundreds_of_rows_that_did_not_change_none_is_called_slower() {
 #[test]
 fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
     let rows = |events: f64, bytes: f64| {
-        let row = |tracer, unit, figure| Row { unit, ..rounds(tracer, "it", around(figure, 1.0)) };
+        let row =
+            |tracer, unit, figure| Row { unit, ..rounds(tracer, "it", figures_near(figure, 1.0)) };
         let bytes = rounds("trackway", "bytes", std::iter::repeat_n(bytes, 12));
         report(
             "drain",
@@ -180,7 +181,7 @@ fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
     let changed = |one: &Report, other: &Report| {
         verdicts(one, other).into_iter().map(|row| row.1).collect::<Vec<_>>()
     };
-    // A time with nothing beside it says nothing, on the same machine, either.
+    // A time without a yardstick gives no verdict, on the same machine, either.
     let expected = [Changed::Better, Changed::Worse, Changed::NothingBeside];
     let of_ours = |all: Vec<Changed>| [all[0], all[1], all[3]];
     assert_eq!(of_ours(changed(&one, &other)), expected);
@@ -193,16 +194,17 @@ fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
 
 #[test]
 fn a_slower_machine_is_not_slower_surely_where_nothing_is_beside() {
-    let at = |machine: f64| report("preload", [rounds("trackway", "sh", around(20.0, machine))]);
+    let at =
+        |machine: f64| report("preload", [rounds("trackway", "sh", figures_near(20.0, machine))]);
     let found = compare(&at(1.0), &at(1.3), &[]);
     assert_eq!((found.rows[0].verdict, found.has_worse()), (Changed::NothingBeside, false));
     assert!(text_of(&found).contains("nothing beside it to measure the machine by"));
-    // Nor where the yardstick is nought; a round in which it is counts for nothing.
+    // Nor where the yardstick is zero; a round in which it is does not count.
     let nought = |machine: f64, noughts: usize| {
-        let beside = around(10.0, machine).enumerate();
-        let beside = beside.map(|(at, it)| if at < noughts { 0.0 } else { it });
-        let ours = rounds("trackway", "sh", around(20.0, machine));
-        report("preload", [ours, rounds("rdtsc", "sh", beside)])
+        let yardstick = figures_near(10.0, machine).enumerate();
+        let yardstick = yardstick.map(|(at, it)| if at < noughts { 0.0 } else { it });
+        let ours = rounds("trackway", "sh", figures_near(20.0, machine));
+        report("preload", [ours, rounds("rdtsc", "sh", yardstick)])
     };
     let none = compare(&nought(1.0, 11), &nought(1.3, 11), &[]);
     assert_eq!(none.rows[0].verdict, Changed::NothingBeside);
@@ -213,8 +215,8 @@ fn a_slower_machine_is_not_slower_surely_where_nothing_is_beside() {
 #[test]
 fn what_is_not_under_test_is_a_yardstick_where_there_are_no_peers() {
     let at = |machine: f64, ours: f64| {
-        let ours = rounds("trackway-claim", "loop", around(20.0 * ours, machine));
-        report("paths", [ours, rounds(NO_PROTECTION, "loop", around(5.0, machine))])
+        let ours = rounds("trackway-claim", "loop", figures_near(20.0 * ours, machine));
+        report("paths", [ours, rounds(NO_PROTECTION, "loop", figures_near(5.0, machine))])
     };
     let calm = compare(&at(1.0, 1.0), &at(1.3, 1.0), &[]);
     assert_eq!(calm.rows[0].yardstick.as_deref(), Some(NO_PROTECTION));
@@ -258,7 +260,7 @@ fn what_cannot_be_shown_is_said_with_what_would_show_it() {
         (&json["reach"]["blind"], &json["rows"][0]["could_be_shown"]),
         (&634.into(), &false.into())
     );
-    // What it says that it takes is enough.
+    // The reported number of rounds is enough.
     let enough = lot(634, 9);
     assert!(enough.has_worse() && enough.reach.blind == 0);
     assert!(!text_of(&enough).contains("can be shown"));
@@ -267,9 +269,9 @@ fn what_cannot_be_shown_is_said_with_what_would_show_it() {
 #[test]
 fn who_loses_more_is_told_and_not_faster_without_a_word_of_it() {
     let lossy = |figure: f64, lost: u64| {
-        let row = rounds("trackway", "u32", around(figure, 1.0));
+        let row = rounds("trackway", "u32", figures_near(figure, 1.0));
         let row = Row { emitted: Some(1000), lost: Some(lost), ..row };
-        report("scaling", [row, rounds("rdtsc", "u32", around(10.0, 1.0))])
+        report("scaling", [row, rounds("rdtsc", "u32", figures_near(10.0, 1.0))])
     };
     let found = compare(&lossy(30.0, 0), &lossy(20.0, 120), &[]);
     assert_eq!((found.rows[0].verdict, found.rows[0].lost), (Changed::Better, Some((0.0, 0.12))));
@@ -277,7 +279,7 @@ fn who_loses_more_is_told_and_not_faster_without_a_word_of_it() {
     for part in ["faster, lost 12.0 % (before: 0 %)", "1 row: another part of its events is lost"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // Also where the figures are the same; and not what two runs differ by.
+    // Also where the figures are the same; and not by as much as two runs differ.
     let same = compare(&lossy(20.0, 1), &lossy(20.0, 0), &[]);
     assert_eq!(same.losing().count(), 1);
     let near = compare(&lossy(20.0, 400), &lossy(20.0, 405), &[]);
@@ -306,8 +308,8 @@ fn builds_of_one_version_are_told_apart() {
 #[test]
 fn comparisons_are_text_that_no_terminal_obeys() {
     let at = |figure: f64| {
-        let row = rounds("a\x1b[2Jb", "u32", around(figure, 1.0));
-        report("tracepoint", [row, rounds("rdtsc", "u32", around(10.0, 1.0))])
+        let row = rounds("a\x1b[2Jb", "u32", figures_near(figure, 1.0));
+        report("tracepoint", [row, rounds("rdtsc", "u32", figures_near(10.0, 1.0))])
     };
     let (before, after) = (at(20.0), at(30.0));
     let found = compare(&before, &after, &[]);
@@ -347,8 +349,9 @@ fn files_that_are_no_reports_are_refused_in_words() {
     }
     let missing = read_report(&folder.join("none")).unwrap_err().to_string();
     assert!(missing.starts_with("cannot open "), "{missing}");
-    // Numbers that point nowhere are nobody's row.
-    let lost = Row { beside: Some(usize::MAX), ..rounds("trackway", "u32", around(1.0, 1.0)) };
+    // Indices out of range refer to no row.
+    let lost =
+        Row { baseline: Some(usize::MAX), ..rounds("trackway", "u32", figures_near(1.0, 1.0)) };
     let report = report("tracepoint", [lost]);
     std::fs::write(&path, report.to_json().expect("JSON")).expect("a file");
     let read = read_report(&path).expect("a report");

@@ -1,4 +1,4 @@
-//! A comparison as people read it: what is worse first, what is the same counted.
+//! A comparison as text: worse rows first; the number of rows that are the same.
 
 use std::io::{self, Write};
 
@@ -7,11 +7,11 @@ use crate::figures::{figure, times};
 use crate::report::table::Table;
 use crate::results::Unit;
 
-/// Writes what changed to `output`: rows that did, or all.
+/// Writes the changed rows to `output`, or all.
 ///
 /// # Errors
 ///
-/// Those of `output`.
+/// Errors of `output`.
 pub fn print_comparison(
     comparison: &Comparison,
     is_all: bool,
@@ -62,7 +62,7 @@ pub fn print_comparison(
     writeln!(output, "\n{}", sureness(comparison))
 }
 
-/// What was lost before, and after.
+/// Formats the losses before and after.
 fn losses(rows: &[&RowChange]) -> String {
     let mut table = Table::default();
     table.row(["", "lost before", "lost after", ""]);
@@ -73,13 +73,13 @@ fn losses(rows: &[&RowChange]) -> String {
     table.text()
 }
 
-/// Suite, tracer and case.
+/// Returns suite, tracer and case.
 fn name(row: &RowChange) -> String {
     let [suite, tracer, case] = [&row.suite, &row.tracer, &row.case].map(|name| one_line(name));
     format!("{suite}: {tracer}: {case}")
 }
 
-/// A part, to a tenth of a percent; less than that is not nought.
+/// Formats a part, to a tenth of a percent; a smaller part is not shown as zero.
 fn percent(part: f64) -> String {
     match part * 100.0 {
         0.0 => "0 %".to_owned(),
@@ -92,7 +92,7 @@ const fn plural(count: usize) -> &'static str {
     if count == 1 { "row" } else { "rows" }
 }
 
-/// What a verdict means, for all units.
+/// Returns the meaning of a verdict, for all units.
 const fn meaning(verdict: Changed) -> &'static str {
     match verdict {
         Changed::Worse => "slower, or larger, and not by chance",
@@ -108,7 +108,7 @@ const fn meaning(verdict: Changed) -> &'static str {
     }
 }
 
-/// A verdict on a row, in a word or two.
+/// Returns a verdict on a row, in a word or two.
 fn word(row: &RowChange) -> &'static str {
     let less = (row.verdict == Changed::Better) != row.unit.more_is_better();
     let is_counted = super::is_countable(row.unit);
@@ -141,7 +141,7 @@ fn table(rows: &[&RowChange]) -> String {
         };
         let yardstick = row.yardstick.as_deref().map_or_else(String::new, one_line);
         let why = row.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
-        // Who loses events has less to do: nobody is faster by that without a word of it.
+        // A tracer that loses events has less to do: a faster one is reported with its losses.
         let lost = row.lost.filter(|(before, after)| before + after > 0.0);
         let lost = lost.map_or_else(String::new, |(before, after)| {
             format!(", lost {} (before: {})", percent(after), percent(before))
@@ -165,7 +165,7 @@ fn cell(unit: Unit, median: Option<f64>) -> String {
     median.map_or_else(|| "·".to_owned(), |median| figure(unit, median))
 }
 
-/// How much to believe of it.
+/// Formats the certainty of the comparison.
 fn sureness(comparison: &Comparison) -> String {
     let compared = comparison.compared;
     let how = format!(
@@ -183,7 +183,7 @@ fn sureness(comparison: &Comparison) -> String {
     words.into_iter().flatten().collect::<Vec<String>>().join("\n")
 }
 
-/// What could not have been shown, however much had changed.
+/// Formats the changes that could not have been shown, of any size.
 fn can_be_shown(reach: &Reach) -> Option<String> {
     let Reach { rows, blind, rounds, rounds_needed } = *reach;
     let round = if rounds == 1 { "round" } else { "rounds" };
@@ -206,7 +206,8 @@ fn can_be_shown(reach: &Reach) -> Option<String> {
     })
 }
 
-/// Names are from a file, which may hold anything; a terminal is not to be told by them what to do.
+/// Replaces control characters: names come from a file, which may hold anything, and must not
+/// control the terminal.
 fn one_line(text: &str) -> String {
     text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -7,19 +7,19 @@ use crate::figures::{figure, times_between};
 use crate::results::Row;
 use crate::stats::Spread;
 
-/// Room of a letter behind a bar, as wide as a digit is; and of all of them together, once.
+/// Width of a letter after a bar, as wide as a digit; and of the constant part of the words.
 const LETTER: f64 = 6.3;
 const FIGURES: f64 = 10.0;
-/// Room for bars: least, and what the words of the scale leave.
+/// Width of bars: least, and the part that the words of the scale leave.
 const BARS_MIN: f64 = 40.0;
 const BARS_MAX: f64 = panels::ROOM - 28.0;
-/// Part of events that may be lost before it is said beside the bar.
+/// Part of events that may be lost before it is shown next to the bar.
 const LOST: f64 = 0.000_5;
-/// Part of the greatest figure that a figure must be for the scale to reach down to it: what is
-/// nought but for noise would take most of a logarithmic one.
+/// Part of the greatest figure from which on a figure extends the scale: one that is zero but for
+/// noise would take most of a logarithmic scale.
 const SHOWN: f64 = 0.000_1;
 
-/// A bar for each row of one unit.
+/// Draws a bar for each row of one unit.
 pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
     let scale = scale(&rows.iter().filter_map(|row| row.median()).collect::<Vec<f64>>())?;
     let unit = rows.first()?.unit;
@@ -27,7 +27,7 @@ pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
     if rows.iter().any(|row| row.times.is_some()) {
         about += "; ×: times its reference (95 % sure)";
     }
-    // As wide as leaves room behind each bar for its own words.
+    // The width leaves room after each bar for its own words.
     let widest = |row: &&Row| {
         let words = FIGURES + LETTER * words(row).chars().count() as f64;
         (panels::ROOM - words) / scale.part(end(row)).max(0.01)
@@ -37,10 +37,10 @@ pub(super) fn draw(rows: &[&Row]) -> Option<Figure> {
     Some(Figure { title: "Each tracer's figure".to_owned(), about, panels })
 }
 
-/// Around all figures that are more than noise.
+/// Returns a scale for all figures that are more than noise.
 fn scale(figures: &[f64]) -> Option<Scale> {
     let most = figures.iter().fold(0.0, |most, figure| f64::max(most, figure.abs()));
-    Scale::around(figures.iter().copied().filter(|figure| figure.abs() >= SHOWN * most))
+    Scale::covering(figures.iter().copied().filter(|figure| figure.abs() >= SHOWN * most))
 }
 
 fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row) {
@@ -59,13 +59,13 @@ fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row) {
     plot.words("start", (beyond + 5.0, y + 13.0), &words(row));
 }
 
-/// Where a bar ends, with what its rounds span.
+/// Returns the end of a bar, the span of its rounds included.
 fn end(row: &Row) -> f64 {
     let end = |spread: Spread| if spread.count > 1 { spread.p95 } else { spread.median };
     row.spread.map_or(0.0, |spread| end(spread).max(spread.median))
 }
 
-/// Its figure, how many times another that is, and what it lost.
+/// Formats a row's figure, its ratio, and its losses.
 fn words(row: &Row) -> String {
     let mut words = row.median().map_or_else(String::new, |median| figure(row.unit, median));
     if let Some(ratio) = row.times {
@@ -77,7 +77,7 @@ fn words(row: &Row) -> String {
     words
 }
 
-/// The part of its events that it lost, where that is to be known.
+/// Returns the part of lost events, if it is large enough to report.
 fn lost(row: &Row) -> Option<f64> {
     let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
     Some(part).filter(|part| *part >= LOST)

@@ -1,5 +1,5 @@
-//! Box plots: half of all figures are in the box, whiskers end at what is not unusual, and each
-//! outlier is a mark. The form is Tukey's; what it shows is the thesis' Figure 3.1.
+//! Box plots: half of all figures are in the box, whiskers end at the last usual figure, and each
+//! outlier is a mark. The form is Tukey's; the content is the thesis' Figure 3.1.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use crate::stats::{Quartiles, ends, merged};
 
 /// Room on the right, for the middle figure and the greatest.
 const FIGURES: f64 = 112.0;
-/// Fewest rounds that a box says something of.
+/// Fewest rounds for a box.
 const ROUNDS_MIN: usize = 6;
-/// What a box is.
+/// Legend of a box.
 const BOX: &str = "half are in the box, far ones are points; middle … greatest";
 
-/// Of single events, for rows that have them.
+/// Draws the single events of the rows that have them.
 pub(super) fn of_events(rows: &[&Row]) -> Option<Figure> {
     draw("Single events, one by one", rows, |row| row.histogram.clone())
 }
 
-/// Of the figures of all rounds.
+/// Draws the figures of all rounds.
 pub(super) fn of_rounds(rows: &[&Row]) -> Option<Figure> {
     let enough = |row: &&Row| row.samples.iter().flatten().count() >= ROUNDS_MIN;
     let rows: Vec<&Row> = rows.iter().copied().filter(enough).collect();
@@ -33,7 +33,7 @@ pub(super) fn of_rounds(rows: &[&Row]) -> Option<Figure> {
 }
 
 fn draw(title: &str, rows: &[&Row], figures: impl Fn(&Row) -> Vec<(f64, u64)>) -> Option<Figure> {
-    let scale = Scale::around(rows.iter().flat_map(|row| ends(&figures(row))))?;
+    let scale = Scale::covering(rows.iter().flat_map(|row| ends(&figures(row))))?;
     let about = format!("{}; {BOX}", axis_words(rows.first()?.unit, &scale));
     let panels = panels::draw(rows, &scale, FIGURES, |plot, across, y, row| {
         draw_row(plot, across, y, row, &figures(row));
@@ -55,7 +55,7 @@ fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row, figures: &[
     }
     plot.bar(&format!("{class} faint"), (low, y + 3.0), (high - low, 12.0));
     plot.line("median", (x(quarters.median), y + 2.0), (x(quarters.median), y + 16.0));
-    // Those that fall on the same half of a pixel are one mark.
+    // Points that fall on the same half of a pixel are one mark.
     let mut seen = BTreeSet::new();
     for outlier in &quarters.outliers {
         let at = x(outlier.0);

@@ -1,5 +1,5 @@
-//! What a person decides by, before all figures: what an event costs beside other tracers, what
-//! Trackway set out to reach, what could not be measured and why.
+//! The summary that comes before all figures: the cost of an event compared with other tracers,
+//! Trackway's goals, and the rows that could not be measured, with the reason.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,13 @@ use crate::figures::{figure, times_between};
 use crate::null_control;
 use crate::results::{Bar, EMPTY_LOOP, Report, Row, RowStatus, SuiteRows, TRACKWAY, Verdict};
 
-/// Most others that stand beside ours in a line.
+/// Most other tracers next to Trackway in a line.
 const OTHERS_MAX: usize = 12;
 
-/// What names of tracers end with that are there, and record nothing.
+/// Suffix of the names of tracers that are loaded and record nothing.
 const OFF: &str = "-off";
 
-/// All three.
+/// Draws the whole summary.
 pub(super) fn draw(report: &Report) -> String {
     let mut html = "<section id=\"brief\">\n<h2>In short</h2>\n".to_owned();
     html += &headlines(report);
@@ -25,7 +25,7 @@ pub(super) fn draw(report: &Report) -> String {
     html + "</section>\n"
 }
 
-/// A line for each suite: ours beside the others in one case.
+/// Returns a line for each suite: Trackway next to the others in one case.
 fn headlines(report: &Report) -> String {
     let lines: String =
         report.ordered().filter_map(|(name, suite)| headline(name, suite)).collect();
@@ -43,12 +43,12 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let rows = in_one_case(suite)?;
     let (ours, mut others): (Vec<&Row>, Vec<&Row>) =
         rows.into_iter().partition(|row| row.tracer.starts_with("trackway"));
-    // Ours as it is used; or else one that is told in terms of another.
+    // Trackway in its default use; or else a row with a baseline.
     let is_on = |row: &&&Row| !row.tracer.ends_with(OFF);
     let chosen = ours
         .iter()
         .find(|row| row.tracer == TRACKWAY)
-        .or_else(|| ours.iter().filter(is_on).find(|row| row.beside.is_some()))
+        .or_else(|| ours.iter().filter(is_on).find(|row| row.baseline.is_some()))
         .or_else(|| ours.iter().find(is_on))
         .or_else(|| ours.first())
         .copied()?;
@@ -60,19 +60,19 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let good = |row: &Row| {
         row.median().map_or(f64::MAX, |it| if unit.more_is_better() { -it } else { it })
     };
-    // What a program pays for a tracer that is off, and the loop alone, are in the figures.
+    // The cost of a tracer that is off, and of the loop alone, is in the figures.
     if !ours.tracer.ends_with(OFF) {
         others.retain(|row| !row.tracer.ends_with(OFF) && row.tracer != EMPTY_LOOP);
     }
     others.sort_by(|one, other| good(one).total_cmp(&good(other)));
     let more = others.len().saturating_sub(OTHERS_MAX);
     let mut others: Vec<String> =
-        others.iter().take(OTHERS_MAX).map(|row| beside(suite, row)).collect();
+        others.iter().take(OTHERS_MAX).map(|row| comparison(suite, row)).collect();
     others.extend((more > 0).then(|| format!("and {more} more")));
     let case = escaped(&words::of_case(&ours.case));
     let (unit, better) = (unit.words(), unit.which_is_better());
     let title = escaped(&suite.title);
-    let figure = beside(suite, ours);
+    let figure = comparison(suite, ours);
     Some(format!(
         "<tr><td><a href=\"#{}\">{title}</a><br><span class=\"about\">{case}; {unit}, {better}\
          </span><td>{figure}<td>{}\n",
@@ -81,13 +81,13 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     ))
 }
 
-/// What was measured in the case that most tracers do: of several the first, and of those that
+/// Returns the rows of the case that most tracers run: the first of several, and among cases that
 /// differ in a number the one with the greatest.
 fn in_one_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
     let measured = |row: &&Row| row.spread.is_some() && !row.is_control;
     let count =
         |row: &Row| suite.rows.iter().filter(measured).filter(|it| is_same_case(it, row)).count();
-    // What a suite is about comes first.
+    // The suite's own unit comes first.
     let unit = suite.rows.iter().find(measured)?.unit;
     let candidates: Vec<&Row> =
         suite.rows.iter().filter(measured).filter(|row| row.unit == unit).collect();
@@ -107,12 +107,12 @@ fn is_same_case(one: &Row, other: &Row) -> bool {
     one.case == other.case && one.unit == other.unit
 }
 
-/// A tracer with its figure, and how many times as much that is as whose.
-fn beside(suite: &SuiteRows, row: &Row) -> String {
+/// Formats a tracer with its figure, and its ratio to the baseline.
+fn comparison(suite: &SuiteRows, row: &Row) -> String {
     let Some(median) = row.median() else { return String::new() };
     let mut text =
         format!("{} <strong>{}</strong>", escaped(&row.tracer), figure(row.unit, median));
-    let other = row.beside.and_then(|other| suite.rows.get(other));
+    let other = row.baseline.and_then(|other| suite.rows.get(other));
     if let (Some(ratio), Some(other)) = (row.times, other.filter(|other| other.case == row.case)) {
         let of = match other.tracer.as_str() {
             TRACKWAY => String::new(),
@@ -127,7 +127,7 @@ fn beside(suite: &SuiteRows, row: &Row) -> String {
     text
 }
 
-/// What Trackway set out to reach: what is missed comes first.
+/// Formats Trackway's goals: missed ones come first.
 fn bars(bars: &[Bar]) -> String {
     if bars.is_empty() {
         return String::new();
@@ -160,10 +160,10 @@ fn bars(bars: &[Bar]) -> String {
     html + "</ul>\n"
 }
 
-/// The same thing twice, where it is not the same.
+/// Formats the controls that differ.
 fn controls(report: &Report) -> String {
     let line = |line: String| format!("<li class=\"warning\">{}\n", escaped(&line));
-    let lines: String = null_control::that_differ(report).into_iter().map(line).collect();
+    let lines: String = null_control::differing(report).into_iter().map(line).collect();
     if lines.is_empty() {
         return lines;
     }
@@ -171,49 +171,51 @@ fn controls(report: &Report) -> String {
 }
 
 /// A reason with the tracer that it is about, the suites where, and how many rows it costs.
-struct Lack<'a> {
+struct MissingFigures<'a> {
     row: &'a Row,
     suites: Vec<&'a str>,
     rows: usize,
 }
 
-/// Why there is no figure of some, or not of all rounds, once for each tracer and reason.
+/// Formats the reasons for missing figures, once for each tracer and reason.
 fn reasons(report: &Report) -> String {
-    let mut lacks: Vec<Lack<'_>> = Vec::new();
+    let mut missing_figures: Vec<MissingFigures<'_>> = Vec::new();
     for (suite, rows) in report.ordered() {
         for (row, count) in rows.reasons() {
-            let is_same = |lack: &&mut Lack<'_>| {
-                let is_absent = row.status == RowStatus::Absent && lack.row.status == row.status;
-                is_absent && lack.row.tracer == row.tracer && lack.row.reason == row.reason
+            let is_same = |missing: &&mut MissingFigures<'_>| {
+                let is_absent = row.status == RowStatus::Absent && missing.row.status == row.status;
+                is_absent && missing.row.tracer == row.tracer && missing.row.reason == row.reason
             };
-            match lacks.iter_mut().find(is_same) {
-                Some(lack) => {
-                    lack.suites.push(suite);
-                    lack.rows += count;
+            match missing_figures.iter_mut().find(is_same) {
+                Some(missing) => {
+                    missing.suites.push(suite);
+                    missing.rows += count;
                 }
-                None => lacks.push(Lack { row, suites: vec![suite], rows: count }),
+                None => {
+                    missing_figures.push(MissingFigures { row, suites: vec![suite], rows: count })
+                }
             }
         }
     }
-    if lacks.is_empty() {
+    if missing_figures.is_empty() {
         return String::new();
     }
-    // What should have worked comes first.
-    lacks.sort_by_key(|lack| match lack.row.status {
+    // Failures come first.
+    missing_figures.sort_by_key(|missing| match missing.row.status {
         RowStatus::Failed => 0,
         RowStatus::Measured => 1,
         RowStatus::Absent => 2,
     });
-    let lines: String = lacks.iter().map(lack_line).collect();
+    let lines: String = missing_figures.iter().map(missing_line).collect();
     format!("<h3>What could not be measured</h3>\n<ul class=\"none\">\n{lines}</ul>\n")
 }
 
-fn lack_line(lack: &Lack<'_>) -> String {
-    let suites: Vec<String> = lack.suites.iter().map(|suite| escaped(suite)).collect();
+fn missing_line(missing: &MissingFigures<'_>) -> String {
+    let suites: Vec<String> = missing.suites.iter().map(|suite| escaped(suite)).collect();
     let suites = suites.join(", ");
-    let [tracer, case] = [&lack.row.tracer, &lack.row.case].map(|words| escaped(words));
-    let reason = escaped(lack.row.reason.as_deref().unwrap_or_default());
-    match (lack.row.status, lack.rows) {
+    let [tracer, case] = [&missing.row.tracer, &missing.row.case].map(|words| escaped(words));
+    let reason = escaped(missing.row.reason.as_deref().unwrap_or_default());
+    match (missing.row.status, missing.rows) {
         (RowStatus::Absent, 1) => {
             format!("<li>{tracer}, {case}: absent: {reason} ({suites})\n")
         }
@@ -222,7 +224,7 @@ fn lack_line(lack: &Lack<'_>) -> String {
         }
         (status, _) => {
             let class = if status == RowStatus::Failed { "misses" } else { "warning" };
-            let fate = lack.row.fate();
+            let fate = missing.row.fate();
             format!("<li class=\"{class}\">{tracer}, {case}: {fate}: {reason} ({suites})\n")
         }
     }
@@ -254,7 +256,7 @@ mod tests {
             with_x("lttng-ust-off", 1.0, 0.3),
             with_x("rdtsc", 8.0, 10.0),
             with_x("trackway", 8.0, 25.0),
-            Row { beside: Some(6), times, ..with_x("lttng-ust", 8.0, 80.0) },
+            Row { baseline: Some(6), times, ..with_x("lttng-ust", 8.0, 80.0) },
         ];
         let html = draw(&report("scaling", rows));
         for part in [

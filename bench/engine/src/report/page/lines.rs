@@ -1,6 +1,6 @@
 //! Lines: a figure for each x, of each tracer, a plot for each family of cases.
 
-use super::plot::{Figure, HEADING_LETTERS, PANEL, Plot, ROW, apart, clipped};
+use super::plot::{Figure, HEADING_LETTERS, PANEL, Plot, ROW, clipped, spread_apart};
 use super::scale::{Scale, mark};
 use super::strokes::Strokes;
 use super::words;
@@ -46,8 +46,7 @@ pub(super) fn draw<'a>(
     (figure, rest)
 }
 
-/// What is along the axis: what doubles is read best if its steps are alike; nought has its place
-/// a step before.
+/// An axis of numbers: numbers that double have equal steps, and zero is one step before the first.
 struct Along {
     marks: Vec<f64>,
     from: f64,
@@ -78,7 +77,7 @@ impl Along {
     }
 }
 
-/// A line for each tracer that has figures for two x; `None` if there is none.
+/// Draws a line for each tracer that has figures for two x; `None` if there is none.
 fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     let unit = rows.first()?.unit;
     let mut tracers: Vec<&str> = Vec::new();
@@ -92,7 +91,7 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
         .map(|tracer| (*tracer, points(rows, tracer)))
         .filter(|line| line.1.len() > 1)
         .collect();
-    let scale = Scale::around(lines.iter().flat_map(|line| &line.1).map(|point| point.1))?;
+    let scale = Scale::covering(lines.iter().flat_map(|line| &line.1).map(|point| point.1))?;
     let along = Along::of(&lines)?;
     let height = HEIGHT.max(ROW * lines.len() as f64);
     let (right, bottom) = (PANEL - RIGHT, TOP + height);
@@ -107,7 +106,7 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     draw_axis(&mut plot, &along, bottom, &format!("{x_axis}; {} scale", scale.kind()));
     let ends: Vec<f64> =
         lines.iter().filter_map(|line| line.1.last()).map(|end| y_of(end.1)).collect();
-    for ((tracer, points), y) in lines.iter().zip(apart(&ends, bottom)) {
+    for ((tracer, points), y) in lines.iter().zip(spread_apart(&ends, bottom)) {
         let stroke = strokes.stroke(tracer);
         let drawn: Vec<(f64, f64)> =
             points.iter().map(|one| (along.x(one.0), y_of(one.1))).collect();
@@ -123,7 +122,7 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     Some(plot.finish())
 }
 
-/// Marks of all x, and what they are.
+/// Draws the marks of all x, with their meaning.
 fn draw_axis(plot: &mut Plot, along: &Along, bottom: f64, words: &str) {
     let mut free = f64::NEG_INFINITY;
     for at in &along.marks {
@@ -138,7 +137,7 @@ fn draw_axis(plot: &mut Plot, along: &Along, bottom: f64, words: &str) {
     plot.words("middle", (f64::midpoint(LEFT, PANEL - RIGHT), bottom + 32.0), words);
 }
 
-/// A tracer's figures in the order of x.
+/// Returns a tracer's figures in the order of x.
 fn points(rows: &[&Row], tracer: &str) -> Vec<(f64, f64)> {
     let of_it = rows.iter().filter(|row| row.tracer == tracer);
     let mut points: Vec<(f64, f64)> =

@@ -1,16 +1,16 @@
 //! A report as a page: self-contained, for screens in light and dark, and for paper.
 //!
 //! ```text
-//! brief     what a person decides by: what an event costs, bars, what is absent and why
-//! plot      what figures are drawn with; scale: where on an axis; strokes: which line is whose
+//! brief     the summary: the cost of an event, goals, absent rows and reasons
+//! plot      common elements; scale: positions on an axis; strokes: lines of tracers
 //! words     cases as headings
 //! panels    a case each, with a row for each tracer, two side by side
-//! bars      tracers in cases, with what their rounds span
+//! bars      tracers in cases, with the span of their rounds
 //! lines     a figure for each x
-//! stacks    the parts of an event, one behind the other (survey, Figure 10)
-//! boxes     half of all figures in a box, outliers beside it (thesis, Figure 3.1)
-//! polygons  how often which figure was seen (thesis, Figure 3.2)
-//! table     all rows, with all that is known of them
+//! stacks    the parts of an event, one after the other (survey, Figure 10)
+//! boxes     half of all figures in a box, outliers next to it (thesis, Figure 3.1)
+//! polygons  frequencies of figures (thesis, Figure 3.2)
+//! table     all rows with all of their figures
 //! ```
 
 mod bars;
@@ -34,10 +34,10 @@ use crate::results::{Report, Row, RowStatus, SuiteRows};
 use plot::{Figure, escaped};
 use strokes::Strokes;
 
-/// How it looks: no script, no font, nothing from elsewhere.
+/// The style sheet: no script, no font, nothing loaded from elsewhere.
 const STYLE: &str = include_str!("style.css");
 
-/// The page.
+/// Returns the page.
 pub fn page(report: &Report) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -71,7 +71,7 @@ fn head(report: &Report) -> String {
     html
 }
 
-/// What is on the page, and what became of the rows.
+/// Formats the table of contents, with the outcome of the rows.
 fn contents(report: &Report) -> String {
     let mut html = "<nav>\n<h2>What was measured</h2>\n<ol>\n".to_owned();
     for (name, suite) in report.ordered() {
@@ -120,11 +120,11 @@ fn section(name: &str, suite: &SuiteRows) -> String {
     html + "</section>\n"
 }
 
-/// All that is drawn of rows of one unit.
+/// Draws all figures of rows of one unit.
 fn pictures(suite: &SuiteRows, rows: &[&Row], strokes: &Strokes<'_>) -> String {
     let (with_x, without): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.x.is_some());
     let (by_x, rest) = lines::draw(suite, &with_x, strokes);
-    // What has a single x is no line.
+    // Cases with a single x have no line.
     let without: Vec<&Row> =
         rows.iter().copied().filter(|row| without.contains(row) || rest.contains(row)).collect();
     let single: Vec<&Row> = rows.iter().copied().filter(|row| !row.histogram.is_empty()).collect();
@@ -154,23 +154,24 @@ fn figure(drawn: &Figure, command: &str) -> String {
     )
 }
 
-/// Words with a point behind them.
+/// Returns words with a point after them.
 fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     first + letters.as_str() + "."
 }
 
-/// What a reader must know to believe it, or not.
-const HOW: &str = "<p>Tracers take turns, in an order that is drawn anew for each round. A row's \
-    figure is the median of its rounds, ± half of what nine in ten of them span; <em>times</em> is \
-    how many times as much it is as the row it is told in terms of, in the same round, with an \
-    interval that holds the true ratio in 95 of 100 cases. Outliers are shown, never dropped. A \
-    row whose tracer keeps events is measured only if its own output shows them. Ratios count; \
-    nanoseconds of two machines, or of two days, do not.</p>\n";
+/// Notes on the method, for readers who check the figures.
+const METHOD: &str = "\
+    <p>Tracers take turns, in an order that is drawn anew for each round. A row's figure is \
+    the median of its rounds, ± half of what nine in ten of them span; <em>times</em> is how \
+    many times as much it is as the row it is told in terms of, in the same round, with an \
+    interval that holds the true ratio in 95 of 100 cases. Outliers are shown, never \
+    dropped. A row whose tracer keeps events is measured only if its own output shows them. \
+    Ratios count; nanoseconds of two machines, or of two days, do not.</p>\n";
 
 fn foot(report: &Report) -> String {
-    let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{HOW}");
+    let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{METHOD}");
     let command = escaped(&report.command.join(" "));
     let minutes = report.seconds / 60.0;
     let _ = writeln!(html, "<p><code>{command}</code>, {minutes:.1} minutes.</p>\n<p>");
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::results::fixtures::{report, row};
 
-    /// With the figures of single events, most of them near `figure`.
+    /// Adds figures of single events, most of them near `figure`.
     fn single(row: Row, figure: f64) -> Row {
         let histogram = vec![(figure, 900), (figure + 1.0, 80), (figure * 40.0, 3)];
         let tail = crate::stats::Tail::of(&histogram);
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn ratios_stand_with_their_intervals_where_nothing_is_folded() {
         let times = Some(crate::stats::Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
-        let traced = Row { beside: Some(0), times, ..row("trackway", "hackbench", 90.0) };
+        let traced = Row { baseline: Some(0), times, ..row("trackway", "hackbench", 90.0) };
         let page = page(&report("workload", [row("untraced", "hackbench", 75.0), traced]));
         let open = page.split("<details>").next().expect("what is not folded");
         // In short, and in the figure, which is printed.

@@ -13,29 +13,29 @@ const BOTTOM: f64 = 20.0;
 /// Most characters of a name.
 const NAME_LETTERS: usize = 21;
 
-/// What is left for figures and words.
+/// Width that is left for figures and words.
 pub(super) const ROOM: f64 = PANEL - NAMES;
 
-/// Where figures are, in a panel.
+/// The horizontal scale of a panel.
 pub(super) struct Across<'a> {
     scale: &'a Scale,
     width: f64,
 }
 
 impl Across<'_> {
-    /// Where a figure is.
+    /// Returns the position of a figure.
     pub(super) fn x(&self, figure: f64) -> f64 {
         NAMES + self.width * self.scale.part(figure)
     }
 
-    /// Where bars begin.
+    /// Returns the position at which bars begin.
     pub(super) fn base(&self) -> f64 {
         self.x(self.scale.base())
     }
 }
 
-/// A panel for each case; of its [`ROOM`], `room` is left on the right, for words, and `draw` draws
-/// a row from `y` on.
+/// Draws a panel for each case; of its [`ROOM`], `room` is left on the right, for words, and `draw`
+/// draws a row from `y` on.
 pub(super) fn draw(
     rows: &[&Row],
     scale: &Scale,

@@ -1,7 +1,7 @@
-//! What all figures are drawn with: SVG within a page, whose colours are the page's.
+//! Elements common to all figures: SVG within a page, in the page's colours.
 //!
-//! Main invariant: every figure is written beside its mark, so that nobody has to read it off an
-//! axis, and no colour says anything that words do not say, too.
+//! Main invariant: every figure is written next to its mark, so that readers do not measure along
+//! an axis, and everything that a colour expresses is also in words.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub(super) const PANEL: f64 = 430.0;
 pub(super) const HEADING_LETTERS: usize = 64;
 /// From one row to the next.
 pub(super) const ROW: f64 = 18.0;
-/// Colours of the page by what tracers' names begin with: the same in every figure. Others have
+/// Colours of the page by the beginnings of tracers' names: the same in every figure. Others have
 /// the last.
 const FAMILIES: [(&str, &str); 10] = [
     ("trackway", "c0"),
@@ -31,19 +31,19 @@ const FAMILIES: [(&str, &str); 10] = [
     ("uftrace", "c5"),
     ("", "c6"),
 ];
-/// Most rows of a panel: half of what goes on a page of paper.
+/// Most rows of a panel: half of a printed page.
 const ROWS_MAX: usize = 32;
 /// Least room for a figure on an axis.
 const MARK_WIDTH: f64 = 36.0;
 
-/// What is shown together, below one title and above the command that repeats it.
+/// Panels that are shown together, below one title and above the command that repeats the suite.
 #[derive(Debug)]
 pub(super) struct Figure {
-    /// What it shows.
+    /// Its title.
     pub(super) title: String,
-    /// What its figures are, and which are good.
+    /// The unit of its figures, and the direction that is better.
     pub(super) about: String,
-    /// As SVG; narrow ones stand side by side.
+    /// Panels as SVG; narrow ones stand side by side.
     pub(super) panels: Vec<String>,
 }
 
@@ -61,12 +61,12 @@ pub(super) fn by_case<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
     cases
 }
 
-/// What an axis is: `ns/event on a logarithmic scale; less is better`.
+/// Returns the label of an axis: `ns/event on a logarithmic scale; less is better`.
 pub(super) fn axis_words(unit: Unit, scale: &Scale) -> String {
     format!("{} on a {} scale; {}", unit.words(), scale.kind(), unit.which_is_better())
 }
 
-/// Words that fit: what is left out is in the middle, as names differ at their ends.
+/// Returns words that fit: the middle is left out, as names differ at their ends.
 pub(super) fn clipped(words: &str, most: usize) -> String {
     let letters: Vec<char> = words.chars().collect();
     if letters.len() <= most {
@@ -91,7 +91,7 @@ pub(super) fn axis_below(
     mark_along(plot, scale, (left, width), bottom);
 }
 
-/// A scale's figures below an axis: not each, where they are too many.
+/// Draws a scale's figures below an axis: not each, if they are too many.
 pub(super) fn mark_along(plot: &mut Plot, scale: &Scale, (left, width): (f64, f64), bottom: f64) {
     let mut free = f64::NEG_INFINITY;
     for at in scale.marks() {
@@ -111,7 +111,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// An empty one, of this width and height, that says in words what it shows.
+    /// Makes an empty plot of this width and height, with its title in words.
     pub(super) fn new(title: &str, (width, height): (f64, f64)) -> Self {
         let title = escaped(title);
         let class = if width > PANEL { " class=\"whole\"" } else { "" };
@@ -122,17 +122,17 @@ impl Plot {
         Self { text }
     }
 
-    /// A line of one of the page's classes.
+    /// Draws a line of one of the page's classes.
     pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
-        // Into a string: it cannot fail; nor can the others.
+        // Writing to a string cannot fail; nor can the other calls.
         let _ = writeln!(
             self.text,
             "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
         );
     }
 
-    /// A rectangle of one of the page's classes.
+    /// Draws a rectangle of one of the page's classes.
     pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
         let _ = writeln!(
             self.text,
@@ -151,14 +151,14 @@ impl Plot {
         );
     }
 
-    /// The heading of a panel, from a point on.
+    /// Draws the heading of a panel, from a point on.
     pub(super) fn heading(&mut self, (x, y): (f64, f64), words: &str) {
         let words = escaped(words);
         let _ =
             writeln!(self.text, "<text class=\"heading\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>");
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub(super) fn through(&mut self, class: &str, points: &[(f64, f64)]) {
         let mut text = String::new();
         for (x, y) in points {
@@ -167,13 +167,13 @@ impl Plot {
         let _ = writeln!(self.text, "<polyline class=\"{class}\" points=\"{}\"/>", text.trim_end());
     }
 
-    /// A point with a tracer's marker.
+    /// Draws a point with a tracer's marker.
     pub(super) fn marker(&mut self, stroke: &Stroke, at: (f64, f64)) {
         let (class, path) = (&stroke.class, stroke.shape.path(at));
         let _ = writeln!(self.text, "<path class=\"{class}\" d=\"{path}\"/>");
     }
 
-    /// A point of which there may be many.
+    /// Draws a point of which there may be many.
     pub(super) fn small_point(&mut self, class: &str, (x, y): (f64, f64)) {
         let _ = writeln!(
             self.text,
@@ -181,7 +181,7 @@ impl Plot {
         );
     }
 
-    /// As text.
+    /// Returns the SVG as text.
     pub(super) fn finish(self) -> String {
         self.text + "</svg>\n"
     }
@@ -193,20 +193,21 @@ pub(super) fn colour(tracer: &str) -> &'static str {
     found.map_or("c6", |family| family.1)
 }
 
-/// As text within HTML.
+/// Escapes a text for HTML.
 pub(super) fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Places as near to these as can be that are at least a row from each other, and above `bottom`.
-pub(super) fn apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
+/// Returns positions as near to these as possible that are at least a row from each other, and
+/// above `bottom`.
+pub(super) fn spread_apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
     let mut places = wanted.to_vec();
     for pair in order.windows(2) {
         places[pair[1]] = places[pair[1]].max(places[pair[0]] + ROW);
     }
-    // What was moved below the plot pushes the others up again.
+    // Labels that were moved below the plot push the others up again.
     let mut limit = bottom;
     for &at in order.iter().rev() {
         places[at] = places[at].min(limit);
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn names_do_not_lie_over_each_other() {
         for wanted in [vec![100.0, 101.0, 99.0], vec![400.0; 5], vec![60.0, 300.0]] {
-            let mut places = apart(&wanted, 400.0);
+            let mut places = spread_apart(&wanted, 400.0);
             places.sort_by(f64::total_cmp);
             assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= ROW - 1e-9), "{places:?}");
             assert!(places.iter().all(|place| *place <= 400.0), "{places:?}");

@@ -1,5 +1,5 @@
-//! Frequency polygons: how often which figure was seen, a line for each tracer (thesis, Figure
-//! 3.2). Both axes are logarithmic: what is rare is what a tail is made of.
+//! Frequency polygons: figures and their frequencies, a line for each tracer (thesis, Figure 3.2).
+//! Both axes are logarithmic: rare figures make up a tail.
 
 use super::plot::{
     Figure, HEADING_LETTERS, PANEL, Plot, ROW, axis_words, by_case, clipped, mark_along,
@@ -10,32 +10,32 @@ use super::words;
 use crate::results::Row;
 use crate::stats::ends;
 
-/// Room around the plot; below it there are marks, and the lines' names, and then nothing.
+/// Space around the plot; below it there are marks, and the lines' names, and then nothing.
 const TOP: f64 = 24.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 22.0;
 const MARKS: f64 = 26.0;
-const BELOW: f64 = 10.0;
+const BOTTOM_MARGIN: f64 = 10.0;
 /// Height of the plot.
 const HEIGHT: f64 = 180.0;
 /// Parts of the axis that figures are counted in.
 const PARTS: usize = 60;
-/// Most lines that can be told from each other; a case of more has several plots.
+/// Most distinguishable lines; a case with more has several plots.
 const LINES_MAX: usize = 7;
 /// From one marker of a line to the next, in parts.
 const MARKER_EVERY: usize = 8;
-/// Fewest events of a case whose shares say something; of fewer there is the box plot.
+/// Fewest events of a case for meaningful shares; with fewer there is the box plot.
 const EVENTS_MIN: u64 = 200;
 /// Names side by side, and room for each.
 const NAMES_ACROSS: usize = 2;
 const NAME_WIDTH: f64 = 205.0;
 
-/// A plot for each case, with a line for each tracer whose single events are known.
+/// Draws a plot for each case, with a line for each tracer whose single events are known.
 pub(super) fn draw(rows: &[&Row], strokes: &Strokes<'_>) -> Option<Figure> {
     let has_many = |row: &&Row| row.tail.is_some_and(|tail| tail.count >= EVENTS_MIN);
     let has_line = |row: &&Row| !row.histogram.is_empty() && !row.is_control && has_many(row);
     let rows: Vec<&Row> = rows.iter().copied().filter(has_line).collect();
-    let along = Scale::around(rows.iter().flat_map(|row| ends(&row.histogram)))?;
+    let along = Scale::covering(rows.iter().flat_map(|row| ends(&row.histogram)))?;
     let parts = rows.iter().flat_map(|row| counted(row, &along));
     let up = Scale::logarithmic(parts)?;
     let mut panels = Vec::new();
@@ -54,8 +54,8 @@ pub(super) fn draw(rows: &[&Row], strokes: &Strokes<'_>) -> Option<Figure> {
     })
 }
 
-/// As many rows as a plot can have, as they follow each other along the axis; what others are told
-/// in terms of is in each.
+/// Splits rows into groups that fit in a plot, in the order of their medians; each group includes
+/// the baseline.
 fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     let middle = |row: &Row| row.tail.map_or(0.0, |tail| tail.p50);
     let sorted = |mut rows: Vec<&'a Row>| {
@@ -65,7 +65,7 @@ fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     if rows.len() <= LINES_MAX {
         return vec![sorted(rows.to_vec())];
     }
-    let (reference, others) = match rows.iter().position(|row| row.beside.is_none()) {
+    let (reference, others) = match rows.iter().position(|row| row.baseline.is_none()) {
         Some(at) => (Some(rows[at]), [&rows[..at], &rows[at + 1..]].concat()),
         None => (None, rows.to_vec()),
     };
@@ -75,7 +75,7 @@ fn groups<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     others.chunks(others.len().div_ceil(count)).map(with_reference).collect()
 }
 
-/// What part of a tracer's figures is in each part of the axis.
+/// Returns the part of a row's figures in each section of the axis.
 fn counted(row: &Row, scale: &Scale) -> Vec<f64> {
     let mut counts = vec![0_u64; PARTS];
     for (figure, times) in &row.histogram {
@@ -95,7 +95,7 @@ fn panel(
     let title = words::of_case(case);
     let bottom = TOP + HEIGHT;
     let names = ROW * rows.len().div_ceil(NAMES_ACROSS) as f64;
-    let mut plot = Plot::new(&title, (PANEL, bottom + MARKS + names + BELOW));
+    let mut plot = Plot::new(&title, (PANEL, bottom + MARKS + names + BOTTOM_MARGIN));
     plot.heading((0.0, 13.0), &clipped(&title, HEADING_LETTERS));
     let (right, width) = (PANEL - RIGHT, PANEL - RIGHT - LEFT);
     let y_of = |part: f64| TOP + HEIGHT * (1.0 - up.part(part));
@@ -121,7 +121,7 @@ fn panel(
     plot.finish()
 }
 
-/// A line that comes from the bottom, and goes back to it where nothing was seen.
+/// Returns a line that comes from the bottom, and goes back to it where there is no figure.
 fn points(parts: &[f64], x_of: &dyn Fn(f64) -> f64, y_of: &dyn Fn(f64) -> f64) -> Vec<(f64, f64)> {
     let middle = |at: usize| x_of((at as f64 + 0.5) / PARTS as f64);
     let is_near = |at: usize| {
@@ -132,7 +132,7 @@ fn points(parts: &[f64], x_of: &dyn Fn(f64) -> f64, y_of: &dyn Fn(f64) -> f64) -
     shown.map(|at| (middle(at), y_of(parts[at]))).collect()
 }
 
-/// A part in percent, as short as it can be said.
+/// Formats a part in percent, as short as possible.
 fn percent(part: f64) -> String {
     let percent = part * 100.0;
     if percent >= 1.0 {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn many_lines_are_several_plots_each_with_what_they_are_told_in_terms_of() {
         let with = |at: usize| Row {
-            beside: (at > 0).then_some(0),
+            baseline: (at > 0).then_some(0),
             ..row(&format!("tracer-{at}"), "idle", 20.0)
         };
         for (count, plots) in [(7, 1), (8, 2), (14, 3)] {
@@ -167,7 +167,7 @@ mod tests {
             assert!(groups.iter().all(|group| group.len() <= LINES_MAX));
             for one in &rows {
                 let times = groups.iter().flatten().filter(|row| row.tracer == one.tracer).count();
-                assert_eq!(times, if one.beside.is_none() { plots } else { 1 }, "{}", one.tracer);
+                assert_eq!(times, if one.baseline.is_none() { plots } else { 1 }, "{}", one.tracer);
             }
         }
     }

@@ -9,40 +9,39 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Around these; `None` if there is none that can be shown. Where all are nought, there is
-    /// nothing to see.
-    pub(super) fn around(figures: impl Iterator<Item = f64>) -> Option<Self> {
+    /// Returns a scale for these figures; `None` if none can be shown, or all are zero.
+    pub(super) fn covering(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
         let deepest = figures.iter().copied().fold(0.0, f64::min);
         let (least, most) = bounds(figures.into_iter()).or((deepest < 0.0).then_some((1.0, 1.0)))?;
-        // What measuring is taken out of may be less than nothing: not far on a scale of all.
+        // A difference may be less than zero: by little on a scale of all figures.
         if deepest < -0.01 * most {
             return Some(Self { from: -nice(-deepest), to: nice(most), is_log: false });
         }
         if most <= 20.0 * least {
             return Some(Self { from: 0.0, to: nice(most), is_log: false });
         }
-        Self::between(least, most)
+        Self::decades(least, most)
     }
 
-    /// The same, but logarithmic in any case.
+    /// Returns a logarithmic scale for these figures.
     pub(super) fn logarithmic(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let (least, most) = bounds(figures)?;
-        Self::between(least, most)
+        Self::decades(least, most)
     }
 
-    fn between(least: f64, most: f64) -> Option<Self> {
+    fn decades(least: f64, most: f64) -> Option<Self> {
         let from = 10_f64.powf(least.log10().floor());
         let to = 10_f64.powf(most.log10().ceil()).max(10.0 * from);
         Some(Self { from, to, is_log: true })
     }
 
-    /// Where bars begin.
+    /// Returns the position at which bars begin.
     pub(super) const fn base(&self) -> f64 {
         if self.is_log { self.from } else { 0.0 }
     }
 
-    /// How far a figure is from the scale's beginning, as a part of it.
+    /// Returns the position of a figure on the scale, from 0 to 1.
     pub(super) fn part(&self, figure: f64) -> f64 {
         let part = if self.is_log {
             (figure.max(self.from) / self.from).log10() / (self.to / self.from).log10()
@@ -63,13 +62,13 @@ impl Scale {
         std::iter::successors(Some(self.from), next).take_while(|mark| *mark <= most).collect()
     }
 
-    /// In words, for the axis.
+    /// Returns the kind of the scale, for the axis.
     pub(super) const fn kind(&self) -> &'static str {
         if self.is_log { "logarithmic" } else { "linear" }
     }
 }
 
-/// The least and the greatest that a logarithmic scale can show.
+/// Returns the least and the greatest that a logarithmic scale can show.
 fn bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let shown = figures.filter(|figure| figure.is_finite() && *figure > 0.0);
     shown.fold(None, |bounds: Option<(f64, f64)>, figure| {
@@ -78,14 +77,14 @@ fn bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The next figure above that has one digit, or ends in 5.
+/// Returns the next figure above that has one digit, or ends in 5.
 fn nice(figure: f64) -> f64 {
     let power = 10_f64.powf(figure.log10().floor());
     let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 5.0, 6.0, 8.0, 10.0];
     steps.iter().map(|step| step * power).find(|nice| *nice >= figure).unwrap_or(10.0 * power)
 }
 
-/// A figure on an axis.
+/// Formats a figure on an axis.
 pub(super) fn mark(figure: f64) -> String {
     let (figure, letter) = match figure.abs() {
         1e9.. => (figure / 1e9, " G"),
@@ -103,14 +102,14 @@ mod tests {
 
     #[test]
     fn scales_are_logarithmic_only_where_they_must_be() {
-        let scale = Scale::around([1.1, 540.0, f64::NAN, 0.0].into_iter()).expect("figures");
+        let scale = Scale::covering([1.1, 540.0, f64::NAN, 0.0].into_iter()).expect("figures");
         assert_eq!(scale.marks(), [1.0, 10.0, 100.0, 1000.0]);
         assert!((scale.part(10.0) - 1.0 / 3.0).abs() < 1e-9);
         assert_eq!((scale.part(0.1), scale.part(1e9)), (0.0, 1.0));
-        let near = Scale::around([15.0, 110.0].into_iter()).expect("figures");
+        let near = Scale::covering([15.0, 110.0].into_iter()).expect("figures");
         assert_eq!((near.kind(), near.marks().last()), ("linear", Some(&120.0)));
-        assert_eq!(Scale::around(std::iter::empty()), None);
-        let deep = Scale::around([-3.0, 4.0].into_iter()).expect("figures");
+        assert_eq!(Scale::covering(std::iter::empty()), None);
+        let deep = Scale::covering([-3.0, 4.0].into_iter()).expect("figures");
         assert_eq!((deep.marks().len(), deep.base()), (5, 0.0));
         assert_eq!((deep.part(-3.2), deep.part(4.0)), (0.0, 1.0));
     }

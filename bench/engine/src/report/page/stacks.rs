@@ -1,5 +1,5 @@
-//! Stacks: what the parts of one event take, one behind the other (survey, Figure 10); a bar for
-//! each tracer. Parts have numbers, by which they are told below it, each with its figure.
+//! Stacks: the parts of one event, one after the other (survey, Figure 10); a bar for each tracer.
+//! Parts have numbers, which refer to the list below the bar, with a figure for each.
 
 use super::plot::{Figure, Plot, WIDTH, axis_below, axis_words, clipped};
 use super::scale::Scale;
@@ -12,7 +12,7 @@ const STEP: f64 = 76.0;
 const BOTTOM: f64 = 20.0;
 /// Room for names on the left.
 const NAMES: f64 = 160.0;
-/// Where numbers, the bar and the lines of words are, below the beginning of a step.
+/// Positions of numbers, the bar and the lines of words, below the beginning of a step.
 const NUMBERS: f64 = 12.0;
 const BAR: f64 = 16.0;
 const BAR_HEIGHT: f64 = 16.0;
@@ -37,10 +37,10 @@ pub(super) fn of<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
     wholes.map(of_whole).collect()
 }
 
-/// A bar for each tracer, of its parts in their order; `None` where there is nothing to see.
+/// Draws a bar for each tracer, of its parts in their order; `None` if there is nothing to show.
 pub(super) fn draw(stacks: &[(&str, Vec<&Row>)]) -> Option<Figure> {
     let most = stacks.iter().map(|stack| sum(&stack.1)).fold(0.0, f64::max);
-    let scale = Scale::around(std::iter::once(most))?;
+    let scale = Scale::covering(std::iter::once(most))?;
     let unit = stacks.first()?.1.first()?.unit;
     let title = "One event's parts, one behind the other";
     let bottom = TOP + STEP * stacks.len() as f64;

@@ -1,5 +1,5 @@
-//! Which line is a tracer's: its family's colour, and beside it a dash and a marker that no other
-//! tracer of the suite has both of, so that lines are told apart on grey paper, too.
+//! Lines of tracers: the colour of the tracer's family, with a combination of dash and marker that
+//! is unique in the suite, so that lines differ on grey paper, too.
 
 use super::plot::colour;
 use crate::results::TRACKWAY;
@@ -14,11 +14,11 @@ const SHAPES: usize = 7;
 pub(super) struct Stroke {
     /// Classes of the page.
     pub(super) class: String,
-    /// What its points are marked with.
+    /// The marker of its points.
     pub(super) shape: Shape,
 }
 
-/// What a point is marked with.
+/// The marker of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Circle,
@@ -43,7 +43,7 @@ impl Shape {
         }
     }
 
-    /// Its outline around a point, as the `d` of an SVG path.
+    /// Returns its outline around a point, as the `d` of an SVG path.
     pub(super) fn path(self, (x, y): (f64, f64)) -> String {
         let corners: &[(f64, f64)] = match self {
             Self::Circle => {
@@ -74,7 +74,8 @@ impl Shape {
 pub(super) struct Strokes<'a>(Vec<&'a str>);
 
 impl<'a> Strokes<'a> {
-    /// For these, of which some may be named several times. Ours as it is used has the whole line.
+    /// Makes the lines of these tracers, some of which may occur several times. Trackway in its
+    /// default use has the solid line.
     pub(super) fn of(tracers: impl IntoIterator<Item = &'a str>) -> Self {
         let mut known = vec![TRACKWAY];
         for tracer in tracers {
@@ -85,7 +86,7 @@ impl<'a> Strokes<'a> {
         Self(known)
     }
 
-    /// A tracer's.
+    /// Returns the line of a tracer.
     pub(super) fn stroke(&self, tracer: &str) -> Stroke {
         let number = self.0.iter().position(|known| *known == tracer).unwrap_or(self.0.len());
         // Their product is the least number at which both come round.

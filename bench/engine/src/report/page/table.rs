@@ -1,5 +1,5 @@
-//! All rows of one unit, with what is known of them: columns that no row needs are not there. What
-//! the figures show, too, is folded away, and not on paper.
+//! All rows of one unit, with all of their figures: columns that no row needs are left out. Tables
+//! that repeat a plot are folded, and not printed.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::figures::{figure, number, times_between};
 use crate::results::{Row, SuiteRows};
 use crate::stats::{Spread, Tail};
 
-/// A column: its head, and what a row has there.
+/// A column: its head, and the text of a row in it.
 type Column<'a> = (String, Box<dyn Fn(&Row) -> Option<String> + 'a>);
 
-/// Tables of what was measured, rows by their cases; nothing if that is nothing.
+/// Formats the tables of measured rows, by their cases; empty if there are none.
 pub(super) fn draw(suite: &SuiteRows, rows: &[&Row]) -> String {
     let Some(unit) = rows.first().map(|row| row.unit.words()) else { return String::new() };
     let mut also = accounts();
@@ -29,7 +29,7 @@ pub(super) fn draw(suite: &SuiteRows, rows: &[&Row]) -> String {
     html + &folded("What else is known", &table(rows, also))
 }
 
-/// Behind a line that opens it.
+/// Puts a text under a line that unfolds it.
 pub(super) fn folded(title: &str, html: &str) -> String {
     if html.is_empty() {
         return String::new();
@@ -37,7 +37,7 @@ pub(super) fn folded(title: &str, html: &str) -> String {
     format!("<details><summary>{title}</summary>\n{html}</details>\n")
 }
 
-/// One of them: rows that have something in one of these columns.
+/// Formats a table of the rows that have text in one of these columns.
 fn table(rows: &[&Row], mut columns: Vec<Column<'_>>) -> String {
     columns.retain(|column| rows.iter().any(|row| column.1(row).is_some()));
     let has_one = |row: &&&Row| columns.iter().any(|column| column.1(row).is_some());
@@ -83,7 +83,7 @@ fn figures(suite: &SuiteRows) -> Vec<Column<'_>> {
         }
     };
     let other = |row: &Row| {
-        let other = row.beside.and_then(|other| suite.rows.get(other))?;
+        let other = row.baseline.and_then(|other| suite.rows.get(other))?;
         Some(if other.case == row.case {
             escaped(&other.tracer)
         } else {
@@ -122,7 +122,7 @@ fn tails() -> Vec<Column<'static>> {
     ]
 }
 
-/// Columns of what became of events.
+/// Returns the columns of accounts.
 fn accounts() -> Vec<Column<'static>> {
     let counted =
         |of: fn(&Row) -> Option<u64>| move |row: &Row| of(row).map(|count| number(count as f64));
@@ -138,7 +138,7 @@ fn accounts() -> Vec<Column<'static>> {
     ]
 }
 
-/// A column of this head.
+/// Makes a column with this head.
 fn column<'a>(head: &str, cell: impl Fn(&Row) -> Option<String> + 'a) -> Column<'a> {
     (head.to_owned(), Box::new(cell))
 }

@@ -1,9 +1,9 @@
-//! Cases in words: for programs they are short; people read what they mean.
+//! Cases in words: their names are short, for programs; these are for people.
 
 use crate::case::Payload;
 use crate::results::Row;
 
-/// What cases begin with, and what it is.
+/// First words of cases, and their meaning.
 const PAYLOADS: [(Payload, &str); 5] = [
     (Payload::Number, "one u32"),
     (Payload::Record, "a string, a u32 and a u64"),
@@ -11,14 +11,14 @@ const PAYLOADS: [(Payload, &str); 5] = [
     (Payload::Views, "a text, four u32 and a u64"),
     (Payload::Scope, "a scope: two events"),
 ];
-/// What is added to events.
+/// Contexts of events, and their meaning.
 const CONTEXTS: [(&str, &str); 3] = [
     (" + vtid", " + the thread's id"),
     (" + vpid", " + the process's id"),
     (" + procname", " + the process's name"),
 ];
 
-/// A case as a heading.
+/// Returns a case as a heading.
 pub(super) fn of_case(case: &str) -> String {
     let known = PAYLOADS.iter().find_map(|(payload, words)| {
         let rest = case.strip_prefix(payload.title())?;
@@ -29,8 +29,8 @@ pub(super) fn of_case(case: &str) -> String {
     CONTEXTS.iter().fold(words, |words, (short, long)| words.replace(short, long))
 }
 
-/// What cases that differ in x have in common: their words without the number, of which there may
-/// be one or several.
+/// Returns the common part of cases that differ in x: their words without the number, of which
+/// there may be one or several.
 pub(super) fn family(case: &str, x: f64) -> String {
     let without = |word: &str| {
         let number = digits(word);
@@ -42,7 +42,7 @@ pub(super) fn family(case: &str, x: f64) -> String {
     words.join(" ")
 }
 
-/// Such cases as one heading: `one u32, 1 to 8 threads`. `axis` is what x is.
+/// Returns one heading for such cases: `one u32, 1 to 8 threads`. `axis` is the meaning of x.
 pub(super) fn of_family(rows: &[&Row], axis: &str) -> String {
     let with_x = || rows.iter().filter_map(|row| Some((row.x?, *row)));
     let Some((first, _)) = with_x().min_by(|one, other| one.0.total_cmp(&other.0)) else {
@@ -65,7 +65,7 @@ pub(super) fn of_family(rows: &[&Row], axis: &str) -> String {
     if is_said { words } else { format!("{words}, {first} to {last} {axis}") }
 }
 
-/// The number in a word.
+/// Returns the number in a word.
 fn digits(word: &str) -> &str {
     word.trim_matches(|letter: char| !letter.is_ascii_digit())
 }

@@ -1,12 +1,12 @@
-//! Where one event's time goes: part by part, for Trackway and LTTng-UST by the same method.
+//! The parts of one event's time, for Trackway and LTTng-UST by the same method.
 //!
 //! ```text
 //! observe    a program's loop, timed, sampled, stepped through
-//! parts      which instruction belongs to which part
+//! parts      the part of each instruction
 //! ```
 //!
-//! Main invariant: parts add up to the whole. Each sample counts once, and what is on no ordinary
-//! event's way is a row of its own.
+//! Main invariant: parts add up to the whole. Each sample counts once, and code outside ordinary
+//! events has a row of its own.
 
 mod observe;
 mod parts;
@@ -15,40 +15,40 @@ use std::collections::BTreeMap;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::{Account, Unit, WHOLE_EVENT};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use super::programs::{Linked, Programs, Storage, Under};
-use super::together::Together;
+use super::programs::{Conditions, Linked, Programs, Storage};
+use super::shared_runs::SharedRuns;
 use crate::tracers::name;
 use observe::{Looped, PERIOD_NS, STEPPED_MORE};
-use parts::{Part, Parts};
+use parts::{Part, PartCounts};
 
 /// Its name.
 const NAME: &str = "breakdown";
-/// Where perf's samples go, in the scratch folder.
+/// File of perf's samples, in the scratch folder.
 const SAMPLES: &str = "parts-samples";
 /// Events of a batch.
 const BATCH: u64 = 10_000;
-/// Batches of a loop that is timed.
+/// Batches of a timed loop.
 const TIMED: u64 = 120;
-/// How long a loop is sampled, in ns; and most batches of it.
+/// Time for which a loop is sampled, in ns; and most batches of it.
 const SAMPLED_NS: f64 = 400e6;
 const SAMPLED_NS_QUICK: f64 = 150e6;
 const SAMPLED_MAX: f64 = 20_000.0;
 /// Events before those that are stepped through.
-const BEFORE: u64 = 20_000;
+const WARM_UP_EVENTS: u64 = 20_000;
 
-/// A tracer's way to record.
+/// A tracer in one configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Way {
+struct TracerVariant {
     tracer: &'static str,
-    under: Under,
+    conditions: Conditions,
 }
 
-impl Way {
+impl TracerVariant {
     const ALL: [Self; 3] = [
         Self::new(name::TRACKWAY, Linked::Trackway, false),
         Self::new(name::TRACKWAY_CLAIM, Linked::Trackway, true),
@@ -56,27 +56,27 @@ impl Way {
     ];
 
     const fn new(tracer: &'static str, linked: Linked, is_claim: bool) -> Self {
-        Self { tracer, under: Under { linked, storage: Storage::Ring, is_claim } }
+        Self { tracer, conditions: Conditions { linked, storage: Storage::Ring, is_claim } }
     }
 
     const fn program(self) -> &'static str {
-        match self.under.linked {
+        match self.conditions.linked {
             Linked::Lttng => "parts-lttng",
             Linked::Trackway | Linked::Nothing => "parts-trackway",
         }
     }
 }
 
-/// What a row asks of a way.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Question {
-    Whole,
+    WholeEvent,
     Part(Part),
     /// The whole, by a run of its own.
     Again,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone)]
 struct Observed {
     event_ns: f64,
@@ -90,60 +90,76 @@ struct Observed {
 #[derive(Debug)]
 pub(crate) struct Breakdown {
     programs: Programs,
-    rows: Vec<(Way, Question)>,
-    runs: Together<(&'static str, bool), Observed>,
-    /// What each way's event consists of.
-    parts: Vec<(&'static str, Parts)>,
+    rows: Vec<(TracerVariant, Question)>,
+    runs: SharedRuns<(&'static str, bool), Observed>,
+    /// Parts of each tracer's event.
+    parts: Vec<(&'static str, PartCounts)>,
 }
 
 impl Breakdown {
-    /// Nothing is known yet.
+    /// Makes the suite without results.
     pub(crate) fn new() -> Self {
         Self {
             programs: Programs::default(),
             rows: Vec::new(),
-            runs: Together::new(),
+            runs: SharedRuns::new(),
             parts: Vec::new(),
         }
     }
 
-    /// Runs a way's program: what it said, what the recorder said, and what became of the events.
-    fn run(&self, place: &Place, way: Way, words: &[&str]) -> Result<(Looped, Account)> {
-        let mut command = self.programs.begin(place, way.under, words)?;
-        let finished = child::run(&mut command, way.tracer)?;
+    /// Runs a variant's program; returns its report, the recorder's report, and the account of the
+    /// events.
+    fn run(
+        &self,
+        workspace: &Workspace,
+        variant: TracerVariant,
+        words: &[&str],
+    ) -> Result<(Looped, Account)> {
+        let mut command = self.programs.begin(workspace, variant.conditions, words)?;
+        let finished = child::run(&mut command, variant.tracer)?;
         let looped = Looped::parse(&finished.stdout)?;
-        let account = self.account(place, way, looped.emitted)?;
+        let account = self.account(workspace, variant, looped.emitted)?;
         Ok((looped, account))
     }
 
-    fn account(&self, place: &Place, way: Way, emitted: u64) -> Result<Account> {
-        let account = self.programs.end(place, way.under, emitted)?;
-        account.ok_or_else(|| Error::output(way.tracer, "it has recorded nothing"))
+    fn account(
+        &self,
+        workspace: &Workspace,
+        variant: TracerVariant,
+        emitted: u64,
+    ) -> Result<Account> {
+        let account = self.programs.end(workspace, variant.conditions, emitted)?;
+        account.ok_or_else(|| Error::output(variant.tracer, "it has recorded nothing"))
     }
 
     /// Times a loop.
-    fn time(&self, place: &Place, way: Way) -> Result<Observed> {
-        let program = place.path(way.program()).display().to_string();
+    fn time(&self, workspace: &Workspace, variant: TracerVariant) -> Result<Observed> {
+        let program = workspace.path(variant.program()).display().to_string();
         let (timed, batch) = (TIMED.to_string(), BATCH.to_string());
         let words = [program.as_str(), "loop", &timed, &batch];
-        let (timed, account) = self.run(place, way, &words)?;
+        let (timed, account) = self.run(workspace, variant, &words)?;
         Ok(Observed { event_ns: timed.event_ns, shares: BTreeMap::new(), samples: 0, account })
     }
 
     /// Times a loop, and samples it.
-    fn observe(&self, context: &SuiteContext<'_>, way: Way, parts: &Parts) -> Result<Observed> {
-        let place = context.place;
-        let program = place.path(way.program()).display().to_string();
-        let mut observed = self.time(place, way)?;
+    fn observe(
+        &self,
+        context: &SuiteContext<'_>,
+        variant: TracerVariant,
+        parts: &PartCounts,
+    ) -> Result<Observed> {
+        let workspace = context.workspace;
+        let program = workspace.path(variant.program()).display().to_string();
+        let mut observed = self.time(workspace, variant)?;
         let sampled_ns = if context.settings.quick { SAMPLED_NS_QUICK } else { SAMPLED_NS };
         let batches = sampled_ns / (observed.event_ns * BATCH as f64);
         let batches = (batches.clamp(2.0 * TIMED as f64, SAMPLED_MAX) as u64).to_string();
-        let file = place.path(SAMPLES);
+        let file = workspace.path(SAMPLES);
         let (file_name, period) = (file.display().to_string(), PERIOD_NS.to_string());
         let batch = BATCH.to_string();
         let words = [program.as_str(), "loop", &batches, &batch];
         let words = observe::sampled(&file_name, &period, &words);
-        let (sampled, became) = self.run(place, way, &words)?;
+        let (sampled, became) = self.run(workspace, variant, &words)?;
         observed.account.add(&became);
         let found = sampled.samples(&file)?;
         for (at, times) in &found {
@@ -158,42 +174,42 @@ impl Breakdown {
         Ok(observed)
     }
 
-    /// What a way's event consists of, by stepping through some; `None` if that cannot be told for
-    /// want of debugging information.
-    fn step(&self, place: &Place, way: Way) -> Result<Option<Parts>> {
-        let program = place.path(way.program());
-        let (before, more) = (BEFORE.to_string(), STEPPED_MORE.to_string());
+    /// Finds the parts of an event by stepping through some events; `None` without debugging
+    /// information.
+    fn step(&self, workspace: &Workspace, variant: TracerVariant) -> Result<Option<PartCounts>> {
+        let program = workspace.path(variant.program());
+        let (before, more) = (WARM_UP_EVENTS.to_string(), STEPPED_MORE.to_string());
         let name = program.display().to_string();
         let words = [name.as_str(), "step", &before, &more];
-        let mut command = self.programs.begin(place, way.under, &words)?;
-        let mut event = observe::step(&mut command, way.tracer)?;
-        let account = self.account(place, way, BEFORE + STEPPED_MORE)?;
+        let mut command = self.programs.begin(workspace, variant.conditions, &words)?;
+        let mut event = observe::step(&mut command, variant.tracer)?;
+        let account = self.account(workspace, variant, WARM_UP_EVENTS + STEPPED_MORE)?;
         if !account.is_complete() {
             let message = format!("events do not add up: {}", account.words());
-            return Err(Error::output(way.tracer, message));
+            return Err(Error::output(variant.tracer, message));
         }
         observe::name_functions(&mut event, |module| observe::file_of(module, &program))?;
-        let told = match way.under.linked {
+        let parts_of_event = match variant.conditions.linked {
             Linked::Lttng => parts::of_lttng(&event),
             Linked::Trackway | Linked::Nothing if !parts::is_named(&event) => return Ok(None),
             Linked::Trackway | Linked::Nothing => parts::of_ours(&event),
         };
-        Ok(Some(Parts::of(&event, &told)))
+        Ok(Some(PartCounts::of(&event, &parts_of_event)))
     }
 
-    /// Makes ready what a way needs: an entry that says why it cannot be had, if it cannot.
-    fn set_up(&mut self, context: &SuiteContext<'_>, way: Way) -> Result<Entry> {
-        context.progress.say(&format!("setting up {}", way.tracer));
-        if let Some(reason) = missing(context.place, way) {
+    /// Prepares a variant; the entry has the reason if that is not possible.
+    fn set_up(&mut self, context: &SuiteContext<'_>, variant: TracerVariant) -> Result<Entry> {
+        context.progress.show_step(&format!("setting up {}", variant.tracer));
+        if let Some(reason) = missing(context.workspace, variant) {
             return Ok(Entry { absent: Some(reason), ..Entry::default() });
         }
         let made = self
             .programs
-            .set_up(context.place, way.under.linked, way.program())
-            .and_then(|_| self.step(context.place, way));
+            .set_up(context.workspace, variant.conditions.linked, variant.program())
+            .and_then(|_| self.step(context.workspace, variant));
         match made {
             Ok(Some(parts)) => {
-                self.parts.push((way.tracer, parts));
+                self.parts.push((variant.tracer, parts));
                 Ok(Entry::default())
             }
             Ok(None) => {
@@ -206,8 +222,8 @@ impl Breakdown {
     }
 }
 
-/// Why a way cannot be looked into here.
-fn missing(place: &Place, way: Way) -> Option<String> {
+/// Returns the reason why a variant cannot be observed here.
+fn missing(workspace: &Workspace, variant: TracerVariant) -> Option<String> {
     if cfg!(not(target_arch = "x86_64")) {
         return Some("instructions are told apart on x86-64 only".to_owned());
     }
@@ -216,14 +232,14 @@ fn missing(place: &Place, way: Way) -> Option<String> {
             return Some(format!("{program} is not installed"));
         }
     }
-    let reason = Programs::missing(place, way.under.linked);
-    reason.or_else(|| may_not_sample(place))
+    let reason = Programs::missing(workspace, variant.conditions.linked);
+    reason.or_else(|| sampling_obstacle(workspace))
 }
 
-/// Why perf cannot sample a program here.
-fn may_not_sample(place: &Place) -> Option<String> {
-    let (file, period) = (place.path(SAMPLES).display().to_string(), PERIOD_NS.to_string());
-    let nothing = place.tools.nothing().map(|word| word.to_string_lossy());
+/// Returns the reason if perf cannot sample a program here.
+fn sampling_obstacle(workspace: &Workspace) -> Option<String> {
+    let (file, period) = (workspace.path(SAMPLES).display().to_string(), PERIOD_NS.to_string());
+    let nothing = workspace.tools.nothing().map(|word| word.to_string_lossy());
     let words = observe::sampled(&file, &period, &[&nothing[0], &nothing[1]]);
     let mut command = std::process::Command::new(words[0]);
     let tried = child::run(command.args(&words[1..]), "perf record");
@@ -246,60 +262,64 @@ impl Suite for Breakdown {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        Way::ALL.map(|way| way.tracer).into()
+        TracerVariant::ALL.map(|variant| variant.tracer).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
-        let is_wanted =
-            |way: &Way| way.tracer == name::TRACKWAY || context.settings.wants(way.tracer);
-        for way in Way::ALL.into_iter().filter(is_wanted) {
-            let ready = self.set_up(context, way)?;
+        let is_wanted = |variant: &TracerVariant| {
+            variant.tracer == name::TRACKWAY || context.settings.wants(variant.tracer)
+        };
+        for variant in TracerVariant::ALL.into_iter().filter(is_wanted) {
+            let ready = self.set_up(context, variant)?;
             let whole = entries.len();
-            let questions = [Question::Whole].into_iter().chain(Part::ALL.map(Question::Part));
+            let questions = [Question::WholeEvent].into_iter().chain(Part::ALL.map(Question::Part));
             for question in questions {
-                let (case, beside) = match question {
+                let (case, baseline) = match question {
                     Question::Part(part) => (part.words(), Some(whole)),
-                    Question::Whole | Question::Again => (WHOLE_EVENT, (whole > 0).then_some(0)),
+                    Question::WholeEvent | Question::Again => {
+                        (WHOLE_EVENT, (whole > 0).then_some(0))
+                    }
                 };
                 entries.push(Entry {
-                    tracer: way.tracer.to_owned(),
+                    tracer: variant.tracer.to_owned(),
                     case: case.to_owned(),
                     records: true,
-                    beside,
-                    command: format!("trackway bench {NAME} --tracers {}", way.tracer),
+                    baseline,
+                    command: format!("trackway bench {NAME} --tracers {}", variant.tracer),
                     ..ready.clone()
                 });
-                self.rows.push((way, question));
+                self.rows.push((variant, question));
             }
         }
         if let Some(first) = entries.first().filter(|first| first.can_be_measured()).cloned() {
             let tracer = format!("{} again", first.tracer);
-            entries.push(Entry { tracer, beside: Some(0), is_control: true, ..first });
-            self.rows.push((Way::ALL[0], Question::Again));
+            entries.push(Entry { tracer, baseline: Some(0), is_control: true, ..first });
+            self.rows.push((TracerVariant::ALL[0], Question::Again));
         }
         Ok(entries)
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        let (way, question) = self.rows[row];
-        let parts = self.parts.iter().find(|one| one.0 == way.tracer).map(|one| one.1.clone());
-        let parts = parts.ok_or_else(|| Error::output(way.tracer, "its parts are not known"))?;
+        let (variant, question) = self.rows[row];
+        let parts = self.parts.iter().find(|one| one.0 == variant.tracer).map(|one| one.1.clone());
+        let parts =
+            parts.ok_or_else(|| Error::output(variant.tracer, "its parts are not known"))?;
         let is_again = question == Question::Again;
-        let mut runs = std::mem::replace(&mut self.runs, Together::new());
+        let mut runs = std::mem::replace(&mut self.runs, SharedRuns::new());
         let run = || {
             if is_again {
-                self.time(context.place, way)
+                self.time(context.workspace, variant)
             } else {
-                self.observe(context, way, &parts)
+                self.observe(context, variant, &parts)
             }
         };
-        let observed = runs.take((way.tracer, is_again), row, run).cloned();
+        let observed = runs.take((variant.tracer, is_again), row, run).cloned();
         self.runs = runs;
         let observed = observed?;
         let samples = ("samples", observed.samples as f64);
         let (figure, instructions) = match question {
-            Question::Whole | Question::Again => {
+            Question::WholeEvent | Question::Again => {
                 let all = Part::ALL.iter().map(|part| parts.instructions(*part)).sum();
                 (observed.event_ns, all)
             }

@@ -1,5 +1,5 @@
-//! A program's loop of events, looked at from outside: how long it takes, at which instruction it
-//! is while it is sampled (by perf), and which instructions an event has (by stepping through it).
+//! A program's loop of events, observed from outside: its duration, the instruction at each sample
+//! (by perf), and the instructions of an event (by stepping through it).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::parts::{Address, Instruction, PROGRAM};
 const STEPS_MAX: u64 = 400_000;
 /// Events that are stepped through, of those that the program has for it.
 const STEPPED: usize = 12;
-/// The program's own limit, for who asks it to step.
+/// Most additional events, a limit of the program itself.
 pub(super) const STEPPED_MORE: u64 = 16;
 /// From one sample to the next, in ns.
 pub(super) const PERIOD_NS: u64 = 50_000;
@@ -59,7 +59,7 @@ impl Modules {
     }
 }
 
-/// What a program said of its loop.
+/// The loop that a program reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Looped {
     /// ns of an event: the median of the batches.
@@ -90,7 +90,7 @@ impl Looped {
         Ok(looped)
     }
 
-    /// How often it was at which instruction, by perf's file: within the loop.
+    /// Returns the number of samples at each instruction within the loop, from perf's file.
     pub(super) fn samples(&self, file: &Path) -> Result<BTreeMap<Address, u64>> {
         let mut command = Command::new("perf");
         command.args(["script", "--ns", "-F", "time,ip", "-i"]).arg(file);
@@ -109,7 +109,7 @@ impl Looped {
     }
 }
 
-/// Time in ns, and address, of a line `SECONDS.NNNNNNNNN:  ADDRESS`.
+/// Parses time in ns, and address, of a line `SECONDS.NNNNNNNNN:  ADDRESS`.
 fn sample(line: &str) -> Option<(u64, u64)> {
     let (time, address) = line.trim().split_once(':')?;
     let (seconds, ns) = time.split_once('.')?;
@@ -119,14 +119,14 @@ fn sample(line: &str) -> Option<(u64, u64)> {
     Some((seconds.checked_mul(1_000_000_000)? + ns, u64::from_str_radix(address, 16).ok()?))
 }
 
-/// The command that `words` are sampled by.
+/// Returns the command that samples `words`.
 pub(super) fn sampled<'a>(file: &'a str, period: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     let perf = ["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-e", "cpu-clock:u", "-c", period];
     [&perf[..], &["-o", file, "--"], words].concat()
 }
 
-/// Steps through events of a program that is run by `command` and waits for it: the instructions
-/// of one, as most are.
+/// Steps through events of a program, which `command` starts and which waits for it; returns the
+/// instructions of the most frequent event.
 pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>> {
     let mut running = Running::start(command, what)?;
     let mut modules = Modules::default();
@@ -147,7 +147,7 @@ pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>
     let finished = running.finish();
     let mut found = stepped?;
     finished?;
-    // As most are: of that many instructions.
+    // The most frequent number of instructions.
     let lengths: Vec<usize> = found.iter().map(Vec::len).collect();
     let times = |length: usize| lengths.iter().filter(|other| **other == length).count();
     let usual = (0..found.len()).max_by_key(|&at| times(lengths[at]));
@@ -155,7 +155,7 @@ pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>
     Ok(found.swap_remove(usual))
 }
 
-/// The instructions of some events, each from the loop's first to its last.
+/// Returns the instructions of some events, each from the loop's first to its last.
 fn events(
     pid: u32,
     go: u64,
@@ -191,8 +191,8 @@ fn events(
     Err(Error::output("stepping", format_args!("found {} events", found.len())))
 }
 
-/// Says of each instruction in these modules which functions it is of, by `addr2line`, which comes
-/// with the compiler (binutils). `files` says where modules are.
+/// Finds the functions of each instruction in these modules, by `addr2line`, which comes with the
+/// compiler (binutils). `files` returns the file of a module.
 pub(super) fn name_functions(
     event: &mut [Instruction],
     files: impl Fn(&str) -> Option<String>,
@@ -220,8 +220,8 @@ pub(super) fn name_functions(
     Ok(())
 }
 
-/// Functions of each address in addr2line's output: a line with the address, then a line with a
-/// function and one with its place in the source, for each that it is inlined from.
+/// Parses the functions of each address in addr2line's output: a line with the address, then a line
+/// with a function and one with its place in the source, for each function that it is inlined from.
 fn functions(output: &str) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     let mut lines = output.lines();
@@ -236,7 +236,7 @@ fn functions(output: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Where the file of a module is, if it is one.
+/// Returns the file of a module, if it is one.
 pub(super) fn file_of(module: &str, program: &Path) -> Option<String> {
     match module {
         PROGRAM => Some(program.display().to_string()),

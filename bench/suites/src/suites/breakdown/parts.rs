@@ -1,40 +1,41 @@
 //! The parts of an event, and which of its instructions belongs to which.
 //!
-//! An instruction's part is told by what is known of it: in Trackway's library by the functions
-//! that it was inlined from, as the debugging information has them; in LTTng-UST's, whose packages
-//! have none, by which call of its probe it is in. The probe makes three, in this order: reserve,
-//! write (one for each field), commit. An instruction that several parts go through, such as those
-//! of `__tls_get_addr`, belongs to each as often as that goes through it.
+//! The part of an instruction depends on the available information. In Trackway's library it
+//! follows from the functions that the instruction was inlined from, by the debugging information.
+//! In LTTng-UST's, whose packages have none, it follows from the call of the probe that contains
+//! it. The probe makes three calls, in this order: reserve, write (one for each field), commit. An
+//! instruction that several parts execute, such as those of `__tls_get_addr`, belongs to each in
+//! proportion to its executions.
 
 use std::collections::BTreeMap;
 
 use trackway_bench_engine::host::ptrace::Kind;
 
-/// A part of an event's way.
+/// A part of the work for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     /// The loop, and whether the event is on.
     Site,
     /// Arguments, and the call.
     Staging,
-    /// Which sessions, by whom, where.
+    /// Finding the sessions, the thread and the CPU.
     Session,
-    /// What time it is.
+    /// Reading the clock.
     Clock,
-    /// A place in the buffer, and keeping others out of it.
+    /// A place in the buffer, and the exclusion of other writers.
     Reserve,
     /// The record's header.
     Header,
     /// The payload.
     Copy,
-    /// That it is there.
+    /// Publishing the record.
     Commit,
-    /// What is on no ordinary event's way: switches of sub-buffers, the loop around the loop.
+    /// Code outside an ordinary event: switches of sub-buffers, the loop around the loop.
     Rest,
 }
 
 impl Part {
-    /// All of them, in the order of an event's way.
+    /// All of them, in the order of their execution.
     pub(super) const ALL: [Self; 9] = [
         Self::Site,
         Self::Staging,
@@ -47,7 +48,7 @@ impl Part {
         Self::Rest,
     ];
 
-    /// As a row's case.
+    /// Returns the part's name as a row's case.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Site => "site",
@@ -63,7 +64,8 @@ impl Part {
     }
 }
 
-/// Where an instruction is, whatever process it is in: the module's name, and the address there.
+/// The address of an instruction, independent of the process: the module's name, and the address
+/// there.
 pub(super) type Address = (String, u64);
 
 /// An instruction of an event, in the order in which they are executed.
@@ -77,22 +79,22 @@ pub(super) struct Instruction {
     pub(super) functions: Vec<String>,
 }
 
-/// Name of the module that is the program.
+/// Module name of the program itself.
 pub(super) const PROGRAM: &str = "program";
-/// Name of the program's function that is the loop.
+/// Name of the program's function with the loop.
 const LOOP: &str = "number";
 
-/// How often which part goes through which address.
+/// Number of executions of each address by each part.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Parts {
+pub(super) struct PartCounts {
     times: BTreeMap<Address, BTreeMap<Part, u32>>,
 }
 
-impl Parts {
-    /// Of an event, part by part as told.
-    pub(super) fn of(event: &[Instruction], told: &[Part]) -> Self {
+impl PartCounts {
+    /// Counts the addresses of an event, with the part of each instruction.
+    pub(super) fn of(event: &[Instruction], parts: &[Part]) -> Self {
         let mut times: BTreeMap<Address, BTreeMap<Part, u32>> = BTreeMap::new();
-        for (instruction, part) in event.iter().zip(told) {
+        for (instruction, part) in event.iter().zip(parts) {
             *times.entry(instruction.at.clone()).or_default().entry(*part).or_default() += 1;
         }
         Self { times }
@@ -117,7 +119,8 @@ impl Parts {
     }
 }
 
-/// Of the program's own: the loop, or what the header made of the event.
+/// Returns the part of a function of the program: the loop, or the code that the header generates
+/// for the event.
 fn of_program(functions: &[String]) -> Part {
     if functions.iter().any(|name| name == LOOP) { Part::Site } else { Part::Staging }
 }
@@ -126,12 +129,12 @@ fn is_vdso(module: &str) -> bool {
     module.contains("vdso")
 }
 
-/// Whether the library's debugging information was there to name functions by.
+/// Returns true if functions have names from the library's debugging information.
 pub(super) fn is_named(event: &[Instruction]) -> bool {
     event.iter().any(|one| one.functions.iter().any(|name| name.contains("trackway_agent::")))
 }
 
-/// The parts of one of Trackway's events.
+/// Returns the parts of one of Trackway's events.
 pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
     let is_in_sequence =
         |one: &Instruction| one.functions.iter().any(|name| name.contains("rseq::commit"));
@@ -161,8 +164,8 @@ pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
     with_waits(event, event.iter().enumerate().map(part).collect())
 }
 
-/// Counts what is right behind an instruction that everything waits for with that: there the
-/// samples of the waiting are.
+/// Adds the instructions right after an instruction that stalls the processor to its part: samples
+/// of the stall fall on them.
 fn with_waits(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
     for (at, one) in event.iter().enumerate().rev() {
         if one.kind != Kind::Plain && at + 1 < parts.len() {
@@ -172,7 +175,7 @@ fn with_waits(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
     parts
 }
 
-/// What a function of the library is for, if that is something in particular.
+/// Returns the part that a function of the library belongs to, if there is one.
 fn of_function(name: &str) -> Option<Part> {
     let parts = [
         ("::now::", Part::Clock),
@@ -189,7 +192,7 @@ fn of_function(name: &str) -> Option<Part> {
     parts.iter().find(|part| name.contains(part.0)).map(|part| part.1)
 }
 
-/// The parts of one of LTTng-UST's events.
+/// Returns the parts of one of LTTng-UST's events.
 pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
     // Calls of the program's, one after another: from where it is left to where it is come back to.
     let mut calls: Vec<std::ops::Range<usize>> = Vec::new();
@@ -216,7 +219,7 @@ pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
             _ => Part::Copy,
         };
         parts[call.clone()].fill(part);
-        // The place is had by an atomic instruction; what is left to be done then is the header.
+        // An atomic instruction reserves the space; the rest of the call is the header.
         let locked = event[call.clone()].iter().rposition(|one| one.kind == Kind::Locked);
         if let Some(locked) = locked.filter(|_| number == 0) {
             parts[call.start + locked + 1..call.end].fill(Part::Header);
@@ -231,7 +234,7 @@ pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
     with_waits(event, parts)
 }
 
-/// Whether it is of the library that has the buffers.
+/// Returns true if an instruction belongs to the library of the buffers.
 fn is_of_buffer(one: &Instruction) -> bool {
     one.at.0.contains("liblttng-ust.so")
 }
@@ -331,16 +334,16 @@ mod tests {
     #[test]
     fn samples_are_shared_among_the_parts_that_go_through_and_none_is_hidden() {
         let event = [one("a", 1, &[]), one("a", 1, &[]), one("a", 1, &[]), one("a", 2, &[])];
-        let parts = Parts::of(&event, &[Part::Copy, Part::Copy, Part::Commit, Part::Clock]);
+        let parts = PartCounts::of(&event, &[Part::Copy, Part::Copy, Part::Commit, Part::Clock]);
         assert_eq!((parts.instructions(Part::Copy), parts.instructions(Part::Site)), (2, 0));
         let mut shares = BTreeMap::new();
         for at in [1, 1, 1, 2, 3] {
             parts.share(&("a".to_owned(), at), &mut shares);
         }
-        let told: Vec<(Part, f64)> = shares.into_iter().collect();
+        let parts: Vec<(Part, f64)> = shares.into_iter().collect();
         let expected =
             [(Part::Clock, 1.0), (Part::Copy, 2.0), (Part::Commit, 1.0), (Part::Rest, 1.0)];
-        assert!(told.iter().zip(&expected).all(|(one, other)| one.0 == other.0), "{told:?}");
-        assert!(told.iter().zip(&expected).all(|(one, other)| (one.1 - other.1).abs() < 1e-9));
+        assert!(parts.iter().zip(&expected).all(|(one, other)| one.0 == other.0), "{parts:?}");
+        assert!(parts.iter().zip(&expected).all(|(one, other)| (one.1 - other.1).abs() < 1e-9));
     }
 }

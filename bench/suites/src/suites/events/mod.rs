@@ -2,8 +2,8 @@
 //! loop, one by one, or step by step.
 //!
 //! ```text
-//! turn    what a tracer does when it has its turn
-//! which   the suites: what there is to do in each
+//! turn    the measurement of a tracer in one turn
+//! which   the suites, by their turns
 //! ```
 
 mod turn;
@@ -22,62 +22,62 @@ use turn::Turn;
 
 pub(crate) use turn::{THREADS, of_batches};
 
-/// A row: which tracer does what.
+/// A row: the tracer and its turn.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RowSpec {
     tracer: usize,
     turn: Turn,
 }
 
-/// A suite of them.
+/// A suite of events.
 pub(crate) struct Events {
     about: About,
     /// Seconds that a full run takes about, and a quick one.
     seconds: (f64, f64),
-    /// What there is to do on so many CPUs.
+    /// Returns the turns on this number of CPUs.
     turns: fn(usize) -> Vec<Turn>,
-    /// Whether the suite means anything for the tracer of this name.
+    /// Returns true if the suite has rows for the tracer of this name.
     takes: fn(&str) -> bool,
-    /// The tracers that others are told in terms of: the first that does the same case.
-    beside: &'static [&'static str],
+    /// Baselines in order: each row gets the first that has the same case.
+    baselines: &'static [&'static str],
     tracers: Vec<Box<dyn Tracer>>,
-    rows: Vec<Place>,
+    rows: Vec<RowSpec>,
 }
 
 impl Events {
     fn new(about: About, seconds: (f64, f64), turns: fn(usize) -> Vec<Turn>) -> Self {
         let (tracers, rows) = (Vec::new(), Vec::new());
-        let beside = &[name::TRACKWAY, name::TRACKWAY_PRINTF];
-        Self { about, seconds, turns, takes: |_| true, beside, tracers, rows }
+        let baselines = &[name::TRACKWAY, name::TRACKWAY_PRINTF];
+        Self { about, seconds, turns, takes: |_| true, baselines, tracers, rows }
     }
 
-    /// Which tracers take part: those that are wanted, the one that others are told in terms of,
-    /// and the next of those where somebody does what the first does not.
+    /// Returns which tracers take part: the selected ones, the first baseline, and for each of
+    /// their turns the first baseline that supports it.
     fn taking_part(&self, settings: &Settings) -> Vec<bool> {
         let turns = (self.turns)(1);
         let find = |name: &&str| self.tracers.iter().find(|one| one.name() == *name);
         let yardsticks: Vec<&dyn Tracer> =
-            self.beside.iter().filter_map(find).map(|one| one.as_ref()).collect();
+            self.baselines.iter().filter_map(find).map(|one| one.as_ref()).collect();
         let wants = |tracer: &dyn Tracer| settings.wants(tracer.name());
         let is_wanted = |turn: &Turn| {
             self.tracers.iter().any(|one| wants(one.as_ref()) && turn.is_for(one.as_ref()))
         };
         let yardstick =
             |turn: &Turn| yardsticks.iter().find(|one| turn.is_for(**one)).map(|one| one.name());
-        let mut needed: Vec<&str> = self.beside.iter().take(1).copied().collect();
+        let mut needed: Vec<&str> = self.baselines.iter().take(1).copied().collect();
         needed.extend(turns.iter().filter(|turn| is_wanted(turn)).filter_map(yardstick));
         let takes_part = |tracer: &dyn Tracer| wants(tracer) || needed.contains(&tracer.name());
         self.tracers.iter().map(|one| takes_part(one.as_ref())).collect()
     }
 
     /// Rows of a tracer: those of its cases that mean something.
-    fn rows_of(&self, tracer: usize, context: &SuiteContext<'_>) -> Vec<Place> {
+    fn rows_of(&self, tracer: usize, context: &SuiteContext<'_>) -> Vec<RowSpec> {
         let turns = (self.turns)(context.cpus).into_iter();
         let turns = turns.filter(|turn| turn.is_for(self.tracers[tracer].as_ref()));
-        turns.map(|turn| Place { tracer, turn }).collect()
+        turns.map(|turn| RowSpec { tracer, turn }).collect()
     }
 
-    /// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+    /// Prepares a tracer; the entry has the reason if that is not possible.
     fn set_up(&mut self, tracer: usize, context: &SuiteContext<'_>) -> Result<Entry> {
         let tracer = &mut self.tracers[tracer];
         if context.settings.quick
@@ -87,41 +87,41 @@ impl Events {
             let reason = "to build it takes longer than --quick has; --tracers names it";
             return Ok(Entry { absent: Some(reason.to_owned()), ..Entry::default() });
         }
-        context.progress.say(&format!("setting up {}", tracer.name()));
-        match tracer.availability(context.place) {
+        context.progress.show_step(&format!("setting up {}", tracer.name()));
+        match tracer.availability(context.workspace) {
             Availability::Missing(reason) => Ok(Entry { absent: Some(reason), ..Entry::default() }),
-            Availability::Ready => match tracer.set_up(context.place) {
+            Availability::Ready => match tracer.set_up(context.workspace) {
                 Ok(()) => Ok(Entry::default()),
                 Err(Error::Interrupted) => Err(Error::Interrupted),
-                // It is here, and should have worked.
+                // The tracer is installed, and should have worked.
                 Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
             },
         }
     }
 
-    fn entry(&self, place: Place, ready: &Entry) -> Entry {
-        let tracer = &self.tracers[place.tracer];
+    fn entry(&self, row_spec: RowSpec, ready: &Entry) -> Entry {
+        let tracer = &self.tracers[row_spec.tracer];
         let name = tracer.name();
         Entry {
             tracer: name.to_owned(),
-            case: place.turn.words(),
-            x: match place.turn {
+            case: row_spec.turn.words(),
+            x: match row_spec.turn {
                 Turn::Batches(case, _) if self.about.name == "scaling" => Some(case.threads.into()),
                 turn => turn.memory(),
             },
             absent: ready.absent.clone(),
             failed: ready.failed.clone(),
-            unit: place.turn.unit(),
-            records: tracer.records() && place.turn != Turn::Starts,
+            unit: row_spec.turn.unit(),
+            records: tracer.records() && row_spec.turn != Turn::Starts,
             command: format!("trackway bench {} --tracers {name}", self.about.name),
             ..Entry::default()
         }
     }
 }
 
-/// Why programs cannot be stepped through here, if they cannot.
-fn why_no_steps(context: &SuiteContext<'_>) -> Result<Option<String>> {
-    let program = context.place.compile(baseline::PROGRAM, &[])?;
+/// Returns the reason if programs cannot be stepped through here.
+fn stepping_obstacle(context: &SuiteContext<'_>) -> Result<Option<String>> {
+    let program = context.workspace.compile(baseline::PROGRAM, &[])?;
     let mut command = Command::new(program);
     match child::run(command.args(["steps", "empty", "0", "1"]), "stepping") {
         Ok(_) => Ok(None),
@@ -152,29 +152,29 @@ impl Suite for Events {
         self.tracers.retain(|tracer| (self.takes)(tracer.name()));
         let mut kept = self.taking_part(context.settings).into_iter();
         self.tracers.retain(|_| kept.next().unwrap_or(false));
-        let mut found: Vec<(Entry, Place)> = Vec::new();
+        let mut found: Vec<(Entry, RowSpec)> = Vec::new();
         for tracer in 0..self.tracers.len() {
             let rows = self.rows_of(tracer, context);
             if rows.is_empty() {
                 continue;
             }
             let ready = self.set_up(tracer, context)?;
-            found.extend(rows.into_iter().map(|place| (self.entry(place, &ready), place)));
+            found.extend(rows.into_iter().map(|row_spec| (self.entry(row_spec, &ready), row_spec)));
         }
-        // Cases in the order in which the suite has them, and of each the tracers in theirs.
+        // Rows are in the order of the suite's cases, and within each case in that of the tracers.
         let turns = (self.turns)(context.cpus);
-        found.sort_by_key(|(_, place)| turns.iter().position(|turn| *turn == place.turn));
-        let (mut entries, rows): (Vec<Entry>, Vec<Place>) = found.into_iter().unzip();
+        found.sort_by_key(|(_, row_spec)| turns.iter().position(|turn| *turn == row_spec.turn));
+        let (mut entries, rows): (Vec<Entry>, Vec<RowSpec>) = found.into_iter().unzip();
         self.rows = rows;
         self.leave_out_steps(&mut entries, context)?;
         self.add_control(&mut entries);
-        tell_beside(&mut entries, self.beside);
+        set_baselines(&mut entries, self.baselines);
         Ok(entries)
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        let place = self.rows[row];
-        place.turn.run(self.tracers[place.tracer].as_mut(), context)
+        let row_spec = self.rows[row];
+        row_spec.turn.run(self.tracers[row_spec.tracer].as_mut(), context)
     }
 
     fn leave(&mut self) {
@@ -189,31 +189,32 @@ impl Suite for Events {
 impl Events {
     /// Rows of steps are absent where they cannot be.
     fn leave_out_steps(&self, entries: &mut [Entry], context: &SuiteContext<'_>) -> Result<()> {
-        let is_ready = |entry: &Entry, place: &Place| {
-            entry.can_be_measured() && matches!(place.turn, Turn::Steps(_))
+        let is_ready = |entry: &Entry, row_spec: &RowSpec| {
+            entry.can_be_measured() && matches!(row_spec.turn, Turn::Steps(_))
         };
         let mut rows = entries.iter_mut().zip(&self.rows).filter(|one| is_ready(one.0, one.1));
         let Some((first, _)) = rows.next() else { return Ok(()) };
-        let reason = why_no_steps(context)?;
+        let reason = stepping_obstacle(context)?;
         first.absent.clone_from(&reason);
         rows.for_each(|(entry, _)| entry.absent.clone_from(&reason));
         Ok(())
     }
 
-    /// The first row of the tracer that others are told in terms of, a second time.
+    /// Adds the control: the first row of the first baseline, a second time.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
-        let first = entries.iter().position(|entry| Some(&&*entry.tracer) == self.beside.first());
+        let first =
+            entries.iter().position(|entry| Some(&&*entry.tracer) == self.baselines.first());
         let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
-        let control = Entry { is_control: true, beside: Some(first), ..entries[first].clone() };
+        let control = Entry { is_control: true, baseline: Some(first), ..entries[first].clone() };
         let tracer = format!("{} again", control.tracer);
         entries.push(Entry { tracer, ..control });
         self.rows.push(self.rows[first]);
     }
 }
 
-/// Each row beside the one in the same case of the first of these tracers that has one, unless it
-/// is that.
-fn tell_beside(entries: &mut [Entry], names: &[&str]) {
+/// Sets the baseline of each row: the row of the same case of the first of these tracers that has
+/// one, unless it is that row.
+fn set_baselines(entries: &mut [Entry], names: &[&str]) {
     let others: Vec<Option<usize>> = entries
         .iter()
         .enumerate()
@@ -228,7 +229,7 @@ fn tell_beside(entries: &mut [Entry], names: &[&str]) {
         })
         .collect();
     for (entry, other) in entries.iter_mut().zip(others) {
-        entry.beside = entry.beside.or(other);
+        entry.baseline = entry.baseline.or(other);
     }
 }
 
@@ -260,8 +261,8 @@ mod tests {
         };
         let mut entries =
             [entry("trackway", "a"), entry("trackway", "b"), entry("other", "b"), entry("x", "c")];
-        tell_beside(&mut entries, &["trackway", "x"]);
-        let beside: Vec<Option<usize>> = entries.iter().map(|entry| entry.beside).collect();
-        assert_eq!(beside, [None, None, Some(1), None]);
+        set_baselines(&mut entries, &["trackway", "x"]);
+        let baseline: Vec<Option<usize>> = entries.iter().map(|entry| entry.baseline).collect();
+        assert_eq!(baseline, [None, None, Some(1), None]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a tracer does when it has its turn, and how much of it.
+//! The measurement of a tracer in one turn, and its amount.
 
 use trackway_bench_engine::case::{Case, Mode, Plan};
 use trackway_bench_engine::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::tracers::{self, FLOW_BYTES, name, paced_arguments};
 /// Starts of a program in a turn.
 const STARTS: u32 = 25;
 const STARTS_QUICK: u32 = 5;
-/// How long programs emit at full speed, in ms.
+/// Time that programs emit at full speed, in ms.
 const FLOW_MS: u32 = 1000;
 const FLOW_MS_QUICK: u32 = 100;
 /// Events of a batch that a recorder or a large buffer keeps up with, and the rest before each that
@@ -24,23 +24,24 @@ const REST_US: u64 = 5000;
 /// Events before single ones are timed, so that a ring of the table has come round: the shortest
 /// records are of 8 bytes.
 const ROUND_EVENTS: u64 = 200_000;
-/// Events before those that are stepped through, and of those the first lot: few, as each of their
-/// instructions takes some µs.
+/// Events before those that are stepped through, and the number of the first of these: few, as each
+/// of their instructions takes some µs.
 const STEPS_WARM: u64 = 20_000;
 const STEPS_EVENTS: u64 = 8;
 
-/// What else is known of starts: threads in the program.
+/// Key of the extra figure of starts: threads in the program.
 pub(crate) const THREADS: &str = "threads";
-/// What else is known of what arrives: what was asked for, and lost; how long after the last event
-/// all was written; and how much it is if it must be on the disk, and not in the page cache.
+/// Keys of the extra figures of streams: events emitted, and lost; the time from the last event
+/// until all was written; and the rate if all must be on the disk, and not only in the page cache.
 const EMITTED: &str = "events/s emitted";
 const LOST: &str = "lost, %";
-const AFTER: &str = "written after the end, ms";
+const WRITTEN_AFTER: &str = "written after the end, ms";
 const ON_DISK: &str = "events/s with fsync";
-/// What else is known of threads: the mean of all batches, also of those that were interrupted.
+/// Key of the extra figure of threads: the mean of all batches, including those that were
+/// interrupted.
 pub(crate) const MEAN: &str = "mean with interruptions";
 
-/// What a turn of a tracer is.
+/// The measurement of a tracer in one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Batches of a case: ns of an event.
@@ -51,8 +52,8 @@ pub(super) enum Turn {
     Steps(Case),
     /// Starts of its program: µs.
     Starts,
-    /// Two threads at full speed, to files, with buffers of so many bytes for each CPU: events a
-    /// second that arrive.
+    /// Two threads at full speed, to files, with buffers of this number of bytes for each CPU:
+    /// events per second that arrive.
     Flow(u64),
 }
 
@@ -70,7 +71,7 @@ impl Turn {
         }
     }
 
-    /// How much memory it is about, in MiB of buffers for each CPU, if that is what rows differ in.
+    /// Returns the memory of the buffers of each CPU, in MiB, if rows differ in it.
     pub(super) fn memory(self) -> Option<f64> {
         match self {
             Self::Flow(bytes) => Some(mebibytes(bytes)),
@@ -78,7 +79,7 @@ impl Turn {
         }
     }
 
-    /// What its figure is, where it is not what the suite's are.
+    /// Returns the unit of its figure, where it differs from the suite's.
     pub(super) const fn unit(self) -> Option<Unit> {
         match self {
             Self::Steps(_) => Some(Unit::InstructionsPerEvent),
@@ -86,23 +87,23 @@ impl Turn {
         }
     }
 
-    /// Whether it means anything for a tracer.
+    /// Returns true if a tracer supports the turn.
     pub(super) fn is_for(self, tracer: &dyn Tracer) -> bool {
         let name = tracer.name();
         let has = |case: &Case, mode| tracer.supports(case) && tracer.modes().contains(&mode);
         match self {
             Self::Batches(case, Mode::Overwrite) => tracer.supports(&case),
             Self::Batches(case, mode) => tracer.records() && has(&case, mode),
-            // What takes less than the clock can tell is measured in loops alone. So are bindings,
-            // which have the same events.
+            // Events that take less than the clock's resolution are measured in loops only. So are
+            // bindings, which have the same events.
             Self::Singles(case, mode) => {
                 let is_bound = [name::CXX, name::RUST].contains(&name);
                 has(&case, mode) && !name.ends_with("-off") && name != name::EMPTY && !is_bound
             }
-            // What the kernel does for an event is no instruction of the program's.
+            // The kernel's work for an event is not in the program's instructions.
             Self::Steps(case) => has(&case, Mode::Overwrite) && !tracers::is_external(name),
             Self::Starts => tracer.starts_programs(),
-            // How it depends on memory is asked of one of ours, and of the other.
+            // The dependence on memory is measured for one variant of Trackway and of LTTng.
             Self::Flow(bytes) => {
                 let is_asked = [name::TRACKWAY, name::LTTNG].contains(&name);
                 tracer.streams() && (is_asked || bytes == FLOW_BYTES)
@@ -110,14 +111,14 @@ impl Turn {
         }
     }
 
-    /// A tracer's turn.
+    /// Runs a tracer's turn.
     pub(super) fn run(self, tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
         let quick = context.settings.quick;
         match self {
             Self::Batches(case, Mode::Overwrite) => {
                 let plan = Plan { warm_up: 20, batches: if quick { 20 } else { 120 } };
-                let batches = tracer.run(context.place, &case, &plan)?;
-                let account = tracer.read_back(context.place)?;
+                let batches = tracer.run(context.workspace, &case, &plan)?;
+                let account = tracer.read_back(context.workspace)?;
                 let sample = Sample { account, ..of_batches(&batches, &plan)? };
                 // A thread alone is hardly ever interrupted within a batch.
                 let is_alone = case.threads == 1;
@@ -129,10 +130,10 @@ impl Turn {
                 let rest_us = if mode == Mode::Steady { REST_US } else { 0 };
                 let pace = (BATCH_EVENTS, rest_us);
                 let arguments = paced_arguments(tracer.work(&case), &case, &plan, pace);
-                let output = tracer.emit(context.place, &case, mode, &arguments)?;
+                let output = tracer.emit(context.workspace, &case, mode, &arguments)?;
                 let batches = workload::batches(&output)?;
                 let emitted = workload::emitted_by_thread(&batches);
-                let account = tracer.account(context.place, &emitted)?;
+                let account = tracer.account(context.workspace, &emitted)?;
                 nothing_lost(tracer.name(), account.as_ref())?;
                 Ok(Sample { account, extra: Vec::new(), ..of_batches(&batches, &plan)? })
             }
@@ -140,28 +141,29 @@ impl Turn {
             Self::Steps(case) => {
                 let numbers = [STEPS_WARM, STEPS_EVENTS].map(|number| number.to_string());
                 let arguments = words(["steps", tracer.work(&case)], numbers);
-                let output = tracer.emit(context.place, &case, Mode::Overwrite, &arguments)?;
+                let output = tracer.emit(context.workspace, &case, Mode::Overwrite, &arguments)?;
                 let figure = workload::instructions(&output)?;
-                let account = tracer.account(context.place, &[STEPS_WARM + 3 * STEPS_EVENTS])?;
+                let account =
+                    tracer.account(context.workspace, &[STEPS_WARM + 3 * STEPS_EVENTS])?;
                 Ok(Sample { figure, account, ..Sample::default() })
             }
             Self::Starts => starts(tracer, context),
             Self::Flow(bytes) => {
                 let ms = if quick { FLOW_MS_QUICK } else { FLOW_MS };
-                let flow = tracer.stream(context.place, bytes, ms)?;
+                let flow = tracer.stream(context.workspace, bytes, ms)?;
                 Ok(of_flow(&flow.ok_or_else(|| Error::output(tracer.name(), "no stream"))?))
             }
         }
     }
 }
 
-/// Events a second until all were written, and what else there is to know.
+/// Returns the sample of a flow: events per second until all were written, and the extra figures.
 fn of_flow(flow: &Flow) -> Sample {
     let (recorded, emitted) = (flow.account.recorded as f64, flow.account.emitted as f64);
     let extra = vec![
         (EMITTED, emitted / flow.emitting_seconds),
         (LOST, flow.account.lost as f64 / emitted.max(1.0) * 100.0),
-        (AFTER, (flow.written_seconds - flow.emitting_seconds) * 1e3),
+        (WRITTEN_AFTER, (flow.written_seconds - flow.emitting_seconds) * 1e3),
         (ON_DISK, recorded / (flow.written_seconds + flow.fsync_seconds)),
     ];
     let figure = recorded / flow.written_seconds;
@@ -176,7 +178,7 @@ fn words(first: [&str; 2], numbers: impl IntoIterator<Item = String>) -> Vec<Str
     first.map(str::to_owned).into_iter().chain(numbers).collect()
 }
 
-/// Where there is room for all events, or time to drain them, none may be lost.
+/// Checks that no event is lost: buffers have room for all, or time to drain them.
 fn nothing_lost(tracer: &str, account: Option<&Account>) -> Result<()> {
     match account {
         Some(account) if account.lost + account.overwritten > 0 => {
@@ -194,16 +196,16 @@ fn singles(
 ) -> Result<Sample> {
     let (warm, turns, events, rest_us) = match mode {
         Mode::Overwrite => (ROUND_EVENTS, 20, 5000, 0),
-        // More than the buffers hold: what is not lost was drained meanwhile.
+        // More events than the buffers hold: those that are not lost were drained meanwhile.
         Mode::Steady => (BATCH_EVENTS, 120, 5000, REST_US),
         Mode::Producer => (BATCH_EVENTS, 20, 5000, 0),
     };
     let turns = if context.settings.quick { turns / 5 } else { turns };
     let numbers = [warm, turns, events, rest_us].map(|number| number.to_string());
     let arguments = words(["singles", tracer.work(case)], numbers);
-    let output = tracer.emit(context.place, case, mode, &arguments)?;
+    let output = tracer.emit(context.workspace, case, mode, &arguments)?;
     let singles = Singles::parse(&output, turns * events)?;
-    let account = tracer.account(context.place, &[warm + turns * events])?;
+    let account = tracer.account(context.workspace, &[warm + turns * events])?;
     if mode != Mode::Overwrite {
         nothing_lost(tracer.name(), account.as_ref())?;
     }
@@ -212,7 +214,7 @@ fn singles(
 
 fn starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
     let count = if context.settings.quick { STARTS_QUICK } else { STARTS };
-    let starts = tracer.starts(context.place, count)?;
+    let starts = tracer.starts(context.workspace, count)?;
     // The fastest: a start that the machine interrupts takes several times as long.
     let starts = starts.ok_or_else(|| Error::output(tracer.name(), "no starts"))?;
     let fastest = Spread::of(&starts.us).map(|us| us.min);
@@ -221,8 +223,8 @@ fn starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample>
     Ok(Sample { figure, extra, ..Sample::default() })
 }
 
-/// ns of an event, of batches that count: the median, which does not see those that were
-/// interrupted, and beside it the mean, which does.
+/// Returns ns of an event over the counted batches: the median, which excludes interrupted batches,
+/// and as an extra figure the mean, which includes them.
 pub(crate) fn of_batches(batches: &[Batch], plan: &Plan) -> Result<Sample> {
     let counted = || batches.iter().filter(|batch| batch.number >= plan.warm_up);
     let all_ns: f64 = counted().map(|batch| batch.ns as f64).sum();
@@ -269,7 +271,7 @@ mod tests {
             Flow { emitting_seconds: 1.0, written_seconds: 1.5, fsync_seconds: 0.5, account };
         let sample = of_flow(&flow);
         assert_eq!((sample.figure, sample.account), (2000.0, Some(account)));
-        let expected = [(EMITTED, 4000.0), (LOST, 25.0), (AFTER, 500.0), (ON_DISK, 1500.0)];
+        let expected = [(EMITTED, 4000.0), (LOST, 25.0), (WRITTEN_AFTER, 500.0), (ON_DISK, 1500.0)];
         assert_eq!(sample.extra, expected);
         let is_for = |tracer: Trackway, bytes| Turn::Flow(bytes).is_for(&tracer);
         assert!(is_for(Trackway::by_sequence(), 1 << 18) && !is_for(Trackway::by_claim(), 1 << 18));

@@ -1,4 +1,4 @@
-//! The suites, by what there is to do in each.
+//! The suites of events, by their turns.
 
 use trackway_bench_engine::case::{Case, Mode};
 use trackway_bench_engine::results::Unit;
@@ -12,7 +12,7 @@ use crate::tracers::{self, FLOW_BYTES, name};
 const DRAIN_BYTES: [u64; 4] = [256 << 10, 1 << 20, FLOW_BYTES, 16 << 20];
 
 impl Events {
-    /// What an event costs: in loops, in each mode, one by one, and in instructions.
+    /// Makes the suite of an event's cost: in loops, in each mode, one by one, and in instructions.
     pub(crate) fn tracepoint() -> Self {
         let about = About {
             name: "tracepoint",
@@ -24,7 +24,7 @@ impl Events {
         Self::new(about, (230.0, 25.0), |_| {
             let one = Case::SIMPLEST;
             let mut cases = Case::columns(1);
-            cases.extend(Case::APART);
+            cases.extend(Case::OUTSIDE_TABLE);
             let loops = cases.into_iter().map(|case| Turn::Batches(case, Mode::Overwrite));
             let modes = [Mode::Steady, Mode::Producer].map(|mode| Turn::Batches(one, mode));
             let singles = Mode::ALL.map(|mode| Turn::Singles(one, mode));
@@ -34,7 +34,8 @@ impl Events {
         })
     }
 
-    /// What it costs where others emit at the same time: the part of `scaling` in user space.
+    /// Makes the suite of an event's cost while other threads emit: the user-space part of
+    /// `scaling`.
     pub(crate) fn scaling() -> Self {
         let about = About {
             name: "scaling",
@@ -44,7 +45,7 @@ impl Events {
             x_axis: "threads",
         };
         let mut suite = Self::new(about, (60.0, 10.0), |cpus| {
-            // Up to four threads for each CPU: what happens to who is preempted within an event.
+            // Up to four threads for each CPU: threads are then preempted within an event.
             let most = 4 * cpus.max(1) as u32;
             let doubled = std::iter::successors(Some(1_u32), |threads| Some(threads * 2));
             let threads = doubled.take_while(|&threads| threads <= most);
@@ -59,7 +60,7 @@ impl Events {
         suite
     }
 
-    /// What a program's start costs.
+    /// Makes the suite of a program's start.
     pub(crate) fn startup() -> Self {
         let about = About {
             name: "startup",
@@ -69,11 +70,11 @@ impl Events {
             x_axis: "",
         };
         let mut suite = Self::new(about, (30.0, 4.0), |_| vec![Turn::Starts]);
-        suite.beside = &[name::EMPTY];
+        suite.baselines = &[name::EMPTY];
         suite
     }
 
-    /// How much arrives in files, by the memory of buffers.
+    /// Makes the suite of the rate to files, by the memory of buffers.
     pub(crate) fn drain() -> Self {
         let about = About {
             name: "drain",

@@ -1,17 +1,17 @@
-//! What filters are made of here: what predicates compare, how they are joined and which of them
-//! are true, and who answers.
+//! Dimensions of filters: the operands of predicates, how they are joined and which of them are
+//! true, and the contestants.
 
-/// How many predicates chains have.
+/// Numbers of predicates of chains.
 pub(super) const PREDICATES: [usize; 6] = [1, 3, 5, 9, 20, 50];
-/// The same for a look that all works.
+/// Numbers for a quick run.
 pub(super) const PREDICATES_QUICK: [usize; 3] = [1, 9, 50];
-/// How many predicates filters of traced programs have: LTTng's tracepoints had no more strings in
+/// Numbers of predicates of filters in traced programs: LTTng's tracepoints had no more strings in
 /// the paper.
 pub(super) const TRACED_PREDICATES: [usize; 4] = [1, 3, 5, 9];
-/// The same for a look that all works.
+/// Numbers for a quick run.
 pub(super) const TRACED_PREDICATES_QUICK: [usize; 2] = [1, 9];
 
-/// What predicates compare.
+/// The operands of predicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operands {
     /// A field of 32 or 64 bits with a constant.
@@ -24,7 +24,7 @@ impl Operands {
     /// All of them.
     pub(super) const ALL: [Self; 2] = [Self::Integers, Self::Strings];
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Integers => "integers",
@@ -33,7 +33,7 @@ impl Operands {
     }
 }
 
-/// How predicates are joined, and which of them are true.
+/// The operator that joins predicates, and the predicates that are true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chain {
     /// All must be true, and are.
@@ -57,10 +57,10 @@ impl Chain {
         Self::OrTrueLast,
         Self::OrTrueFirst,
     ];
-    /// Those that filters of traced programs are.
+    /// Chains that filters in traced programs have.
     pub(super) const TRACED: [Self; 3] = [Self::AndFalseLast, Self::AndFalseFirst, Self::AndTrue];
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::AndTrue => "&&, all true",
@@ -71,18 +71,18 @@ impl Chain {
         }
     }
 
-    /// Whether one true predicate is enough.
+    /// Returns true if one true predicate is enough.
     pub(super) const fn is_or(self) -> bool {
         matches!(self, Self::OrTrueLast | Self::OrTrueFirst)
     }
 
-    /// Whether there is such a chain of so many predicates that is not another one already: of a
-    /// single predicate, the first is the last.
+    /// Returns true if the chain with this number of predicates differs from the chains before it:
+    /// in a single predicate, the first is the last.
     pub(super) const fn is_of(self, predicates: usize) -> bool {
         predicates > 1 || matches!(self, Self::AndTrue | Self::AndFalseLast)
     }
 
-    /// Which predicates are true, of `predicates`.
+    /// Returns, for each of `predicates`, whether it is true.
     pub(super) fn truths(self, predicates: usize) -> Vec<bool> {
         let usual = !self.is_or();
         let mut truths = vec![usual; predicates];
@@ -98,18 +98,18 @@ impl Chain {
     }
 }
 
-/// Who answers.
+/// A contestant: an implementation that answers a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Runner {
     /// The same test in C.
     C,
-    /// Our machine code.
+    /// Trackway's machine code.
     Compiled,
-    /// Our interpreter.
+    /// Trackway's interpreter.
     Interpreted,
-    /// The machine code that rbpf makes of our bytecode.
+    /// The machine code that rbpf makes of the same bytecode.
     RbpfCompiled,
-    /// rbpf's interpreter, of our bytecode.
+    /// rbpf's interpreter, of the same bytecode.
     RbpfInterpreted,
 }
 
@@ -118,7 +118,7 @@ impl Runner {
     pub(super) const ALL: [Self; 5] =
         [Self::C, Self::Compiled, Self::Interpreted, Self::RbpfCompiled, Self::RbpfInterpreted];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::C => "c",
@@ -129,25 +129,26 @@ impl Runner {
         }
     }
 
-    /// Whether it is somebody else's, who has other helpers: to be asked about integers only.
+    /// Returns true for rbpf, which has other helpers and therefore answers questions about
+    /// integers only.
     pub(super) const fn is_rbpf(self) -> bool {
         matches!(self, Self::RbpfCompiled | Self::RbpfInterpreted)
     }
 
-    /// Whether it is machine code that is made here.
+    /// Returns true if it is machine code that is made here.
     pub(super) const fn is_code(self) -> bool {
         matches!(self, Self::Compiled | Self::RbpfCompiled)
     }
 }
 
-/// Whose tracepoints a program has.
+/// The tracer whose tracepoints a program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FilterTracer {
     /// LTTng-UST's.
     Lttng,
-    /// Ours.
+    /// Trackway.
     Trackway,
-    /// None: the test stands in the program, in C, behind the load of a word.
+    /// No tracer: the test is in the program, in C, after the load of a word.
     C,
 }
 
@@ -155,7 +156,7 @@ impl FilterTracer {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::C, Self::Trackway, Self::Lttng];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Lttng => crate::tracers::name::LTTNG,
@@ -165,7 +166,7 @@ impl FilterTracer {
     }
 }
 
-/// So many of them, in words.
+/// Returns a number of predicates in words.
 pub(super) fn predicates_words(count: usize) -> String {
     format!("{count} predicate{}", if count == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
-//! The contestants: each answers the same question about the same event, as often as it is told.
+//! The contestants: each answers the same question about the same event, a given number of times.
 //!
-//! Main invariant: a batch says how many of its answers were true. A figure of a batch in which one
-//! answer was wrong does not exist.
+//! Main invariant: a batch returns the number of true answers. A batch with one wrong answer has no
+//! figure.
 
 use std::hint::black_box;
 
@@ -13,46 +13,47 @@ use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
 use super::chains::Runner;
-use super::ours::{self, Code, WHAT};
+use super::machine_code::{self, Code, FILTER};
 use super::peer::{Function, Peer};
 use super::questions::{Event, Question};
 
-/// Answers so many times; how often with yes.
+/// A contestant: answers a number of times, and returns the number of true answers.
 pub(super) type Batch<'a> = Box<dyn FnMut(u64) -> Result<u64> + 'a>;
 
-/// How long a batch is to take, in ns of the thread on its CPU.
+/// Duration of a batch, in ns of the thread on its CPU.
 const BATCH_NS: u64 = 1_000_000;
 /// Most calls of a batch.
 const CALLS_MAX: u64 = 1 << 24;
 
-/// What contestants get for a question.
-pub(super) struct Asked<'a> {
+/// A question, compiled for the contestants.
+pub(super) struct PreparedQuestion<'a> {
     question: Question,
     bytes: Vec<u8>,
     peer: Option<&'a Peer>,
 }
 
-/// Never asked for: no question remembers anything.
+/// Stands for helpers: it is never called, as no question has a state.
 extern "C" fn nothing() -> u64 {
     0
 }
 
-impl<'a> Asked<'a> {
-    /// A question, for C too if there is any.
+impl<'a> PreparedQuestion<'a> {
+    /// Prepares a question, for C too if there is a compiler.
     pub(super) fn new(question: Question, peer: Option<&'a Peer>) -> Result<Self> {
-        let bytes = ours::bytes(&question.text(), &question.layout())?;
+        let bytes = machine_code::bytes(&question.text(), &question.layout())?;
         Ok(Self { question, bytes, peer })
     }
 
-    /// Lets these contestants answer it about `event`, as `act` says: one for each, in this order.
+    /// Runs `act` with these contestants prepared to answer about `event`: one for each, in this
+    /// order.
     pub(super) fn answered<T>(
         &self,
         event: &Event,
         runners: &[Runner],
         act: impl FnOnce(&mut [Batch<'_>]) -> Result<T>,
     ) -> Result<T> {
-        let (alternative, program) = ours::decoded(&self.bytes)?;
-        let verified = ours::verified(program, alternative.needs_count())?;
+        let (alternative, program) = machine_code::decoded(&self.bytes)?;
+        let verified = machine_code::verified(program, alternative.needs_count())?;
         let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
         let frame = framed(&environment, event);
         let code = runners.contains(&Runner::Compiled).then(|| Code::new(&verified)).transpose()?;
@@ -72,10 +73,10 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What a filter of ours answers about `event` first, from its bytes on.
+/// Returns the first answer of Trackway's filter to `event`, from its bytes on.
 pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
-    let (alternative, program) = ours::decoded(bytes)?;
-    let verified = ours::verified(program, alternative.needs_count())?;
+    let (alternative, program) = machine_code::decoded(bytes)?;
+    let verified = machine_code::verified(program, alternative.needs_count())?;
     let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
     let frame = framed(&environment, event);
     let code = Code::new(&verified)?;
@@ -85,24 +86,25 @@ pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
 fn framed<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
     let mut frame = Frame::new(environment, &event.bytes);
     for &slot in &event.slots {
-        // There are no more than there is room for; what lacked one would answer wrong.
+        // There are no more slots than the frame has room for; a missing one would give a wrong
+        // answer.
         frame.push(slot);
     }
     frame
 }
 
-/// Whether filters become machine code here: rbpf's are for the same processor.
+/// True if filters become machine code here: rbpf's are for the same processor.
 pub(super) const HAS_CODE: bool = cfg!(target_arch = "x86_64");
 
-/// A C function, called through a pointer that the compiler knows nothing of.
+/// Makes a C function a contestant, called through a pointer that the compiler cannot resolve.
 fn in_c<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
     Box::new(move |calls| {
         let function = black_box(function);
         let mut trues = 0;
         for _ in 0..calls {
             let frame = black_box(frame);
-            // SAFETY: the frame has as many slots as the question asks for, and their words speak
-            // of its bytes.
+            // SAFETY: the frame has as many slots as the question has fields, and their words refer
+            // to its bytes.
             let answer = unsafe { function(frame.as_slots(), frame.bytes().as_ptr()) };
             trues += u64::from(answer != 0);
         }
@@ -110,7 +112,7 @@ fn in_c<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
     })
 }
 
-/// A call of nothing, in the same loop.
+/// Makes a contestant that calls nothing, in the same loop.
 fn empty<'a>(frame: &'a Frame<'_>) -> Batch<'a> {
     unsafe extern "C" fn yes(_slots: *const u64, _bytes: *const u8) -> u64 {
         1
@@ -124,7 +126,7 @@ fn compiled<'a>(code: &'a Code, verified: &Verified<'_>, frame: &'a Frame<'_>) -
         let entry = black_box(code.entry());
         let mut trues = 0;
         for _ in 0..calls {
-            // SAFETY: the code of a program that was verified for so many slots.
+            // SAFETY: the code of a program that was verified for this number of slots.
             trues += u64::from(unsafe { black_box(frame).run(entry, slots) } != 0);
         }
         Ok(trues)
@@ -136,7 +138,7 @@ fn interpreted<'a>(verified: &'a Verified<'_>, frame: &'a Frame<'_>) -> Batch<'a
         let mut trues = 0;
         for _ in 0..calls {
             let outcome = interpret::run(std::slice::from_ref(verified), black_box(frame));
-            let answer = outcome.map_err(|fault| Error::output(WHAT, fault))?.answer;
+            let answer = outcome.map_err(|fault| Error::output(FILTER, fault))?.answer;
             trues += u64::from(answer != 0);
         }
         Ok(trues)
@@ -173,10 +175,10 @@ fn rbpf_compiled(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
     }))
 }
 
-/// Holds a contestant's answers about many events against what must come out: all predicates true,
-/// none, and each of them as the only one of its kind.
-pub(super) fn check(asked: &Asked<'_>, runner: Runner) -> Result<()> {
-    let question = asked.question;
+/// Checks a contestant's answers about many events: all predicates true, none, and each of them as
+/// the only one of its kind.
+pub(super) fn check(prepared: &PreparedQuestion<'_>, runner: Runner) -> Result<()> {
+    let question = prepared.question;
     let count = question.predicates;
     let uniform = [vec![true; count], vec![false; count]];
     let single = (0..2 * count).map(|number| {
@@ -186,7 +188,7 @@ pub(super) fn check(asked: &Asked<'_>, runner: Runner) -> Result<()> {
     });
     for truths in uniform.into_iter().chain(single) {
         let expected = u64::from(question.answer(&truths));
-        asked.answered(&question.event(&truths), &[runner], |contestants| {
+        prepared.answered(&question.event(&truths), &[runner], |contestants| {
             for batch in contestants {
                 let answer = batch(1)?;
                 if answer != expected {
@@ -200,7 +202,7 @@ pub(super) fn check(asked: &Asked<'_>, runner: Runner) -> Result<()> {
     Ok(())
 }
 
-/// How many calls take as long as a batch is to take; nobody has been warmed up before.
+/// Returns the number of calls in a batch of the intended duration, without a warm-up.
 pub(super) fn calls_of_a_batch(batch: &mut Batch<'_>, answer: bool) -> Result<u64> {
     let mut calls = 64;
     while calls < CALLS_MAX {
@@ -214,19 +216,19 @@ pub(super) fn calls_of_a_batch(batch: &mut Batch<'_>, answer: bool) -> Result<u6
     Ok(CALLS_MAX)
 }
 
-/// Time of a call in a batch, in ns of the thread on its CPU.
+/// Measures a call in a batch, in ns of the thread on its CPU.
 pub(super) fn per_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -> Result<f64> {
     let begin = thread_cpu_ns();
     let trues = batch(calls)?;
     let ns = thread_cpu_ns() - begin;
     if trues != if answer { calls } else { 0 } {
         let message = format!("{trues} of {calls} answers were yes, instead of all or none");
-        return Err(Error::output(WHAT, message));
+        return Err(Error::output(FILTER, message));
     }
     Ok(ns as f64 / calls as f64)
 }
 
-/// A frame with nothing in it, for a call of nothing.
+/// Runs `act` with an empty frame, for a call of nothing.
 pub(super) fn with_empty_frame<T>(act: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
     let environment = Environment::new(&[], &[], nothing, nothing);
     act(&mut empty(&Frame::new(&environment, &[])))
@@ -243,13 +245,14 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_found_before_anything_is_measured() {
-        let mut asked = Asked::new(QUESTION, None).expect("a filter");
+        let mut prepared = PreparedQuestion::new(QUESTION, None).expect("a filter");
         for runner in [Runner::Interpreted, Runner::RbpfInterpreted] {
-            check(&asked, runner).expect("right answers");
+            check(&prepared, runner).expect("right answers");
         }
         // The filter of another question: as if a compiler had taken && for ||.
-        asked.bytes = Asked::new(Question { is_or: true, ..QUESTION }, None).expect("one").bytes;
-        let error = check(&asked, Runner::Interpreted).unwrap_err().to_string();
+        prepared.bytes =
+            PreparedQuestion::new(Question { is_or: true, ..QUESTION }, None).expect("one").bytes;
+        let error = check(&prepared, Runner::Interpreted).unwrap_err().to_string();
         assert!(error.contains("f0 == 404 && "), "{error}");
     }
 

@@ -1,23 +1,23 @@
-//! What filters set out to reach, held against what was measured. Reported, never asserted.
+//! Goals for filters, judged by the measured figures. Reported, never asserted.
 
-use trackway_bench_engine::ratios::{ByRound, Form, Told, least, most_of_all};
+use trackway_bench_engine::ratios::{ByRound, Estimate, Form, least, most_of_all};
 use trackway_bench_engine::results::{Bar, SuiteRows};
 
-use super::alone::case;
 use super::chains::{Chain, FilterTracer, Operands, Runner};
+use super::isolated::case;
 use super::{prepared, traced};
 
-/// How many times less than LTTng's a filter is to take that drops an event, and of how many
-/// predicates, the last of which is false.
+/// Number of times that a filter that drops an event must be faster than LTTng's, and the number of
+/// its predicates, the last of which is false.
 const OF_LTTNG: f64 = 10.0;
 const OF_LTTNG_PREDICATES: usize = 9;
-/// Most that our machine code may take in terms of C, and for how many predicates.
+/// Largest ratio of Trackway's machine code to C, and the number of predicates.
 const OF_C: f64 = 1.4;
 const OF_C_PREDICATES: [usize; 2] = [1, 9];
 /// Most that a filter may take from its text to its first answer, in ms.
 const PREPARED_MS: f64 = 10.0;
 
-/// All of them.
+/// Returns all bars.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let mut bars = Vec::new();
     for operands in Operands::ALL {
@@ -28,20 +28,20 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// The worst chain of so many predicates, beside C.
+/// Judges the worst chain of this length, relative to C.
 fn of_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> Bar {
     let row = |chain| suite.row(Runner::Compiled.name(), &case(operands, chain, predicates));
-    // Of one predicate there are not all chains.
+    // Some chains do not exist for one predicate.
     let rows = Chain::ALL.into_iter().filter_map(row);
     most_of_all(
         &format!("filter, {}: worst chain at most {OF_C} of C (aim 1.1)", of(operands, predicates)),
-        rows.map(|row| Told::times(suite, Some(row))),
+        rows.map(|row| Estimate::times(suite, Some(row))),
         OF_C,
         Form::of(2, ""),
     )
 }
 
-/// So many predicates, in words.
+/// Returns the case in words.
 fn of(operands: Operands, predicates: usize) -> String {
     let name = operands.name();
     let one = if predicates == 1 { name.trim_end_matches('s') } else { name };
@@ -50,8 +50,8 @@ fn of(operands: Operands, predicates: usize) -> String {
 
 fn preparation(suite: &SuiteRows) -> Bar {
     let row = |operands| suite.row(Runner::Compiled.name(), &prepared::case(operands));
-    let ms = |us: Told| us.map(|us| us / 1e3);
-    let told = |operands| ByRound::of(row(operands)).told().map(ms);
+    let ms = |us: Estimate| us.map(|us| us / 1e3);
+    let told = |operands| ByRound::of(row(operands)).estimate().map(ms);
     most_of_all(
         &format!("filter, from text to first answer: at most {PREPARED_MS:.0} ms"),
         Operands::ALL.map(told),
@@ -60,15 +60,16 @@ fn preparation(suite: &SuiteRows) -> Bar {
     )
 }
 
-/// How many times less than LTTng's our filter takes that drops an event.
+/// Judges Trackway's filter that drops an event, relative to LTTng's.
 fn of_lttng(suite: &SuiteRows, operands: Operands) -> Bar {
     let predicates = OF_LTTNG_PREDICATES;
     let case = traced::dropped(operands, predicates);
-    let filter_ns = |tracer: FilterTracer| ByRound::beyond(suite, suite.row(tracer.name(), &case));
+    let filter_ns =
+        |tracer: FilterTracer| ByRound::above_baseline(suite, suite.row(tracer.name(), &case));
     let of = of(operands, predicates);
     least(
         &format!("filter, {of}, dropping: LTTng's at least {OF_LTTNG:.0} times ours"),
-        filter_ns(FilterTracer::Lttng).over(&filter_ns(FilterTracer::Trackway)).told(),
+        filter_ns(FilterTracer::Lttng).over(&filter_ns(FilterTracer::Trackway)).estimate(),
         OF_LTTNG,
         Form::TIMES,
     )
@@ -85,19 +86,19 @@ mod tests {
     #[test]
     fn bars_follow_the_worst_chain() {
         let (integers, of_c) = (Operands::Integers, Runner::Compiled.name());
-        let beside_c = |chain, predicates, times| Row {
+        let relative_to_c = |chain, predicates, times| Row {
             times: Ratio::of(&[times; 8]),
             ..steady(of_c, &case(integers, chain, predicates), 2.0)
         };
         let dropped = |tracer: FilterTracer, ns| Row {
-            beside: Some(0),
+            baseline: Some(0),
             ..steady(tracer.name(), &traced::dropped(integers, 9), ns + 1.0)
         };
         let all = suite([
             steady("without a filter", "off", 1.0),
-            beside_c(Chain::AndTrue, 1, 1.125),
-            beside_c(Chain::AndFalseLast, 1, 1.25),
-            beside_c(Chain::OrTrueLast, 9, 1.5),
+            relative_to_c(Chain::AndTrue, 1, 1.125),
+            relative_to_c(Chain::AndFalseLast, 1, 1.25),
+            relative_to_c(Chain::OrTrueLast, 9, 1.5),
             steady(of_c, &prepared::case(integers), 400.0),
             steady(of_c, &prepared::case(Operands::Strings), 800.0),
             dropped(FilterTracer::Lttng, 100.0),

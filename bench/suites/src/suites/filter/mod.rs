@@ -1,30 +1,30 @@
-//! What a filter costs: by itself, our machine code and our interpreter, beside the same test in C,
-//! called through a pointer on the same frame, and beside rbpf, which runs our bytecode; and in
-//! traced programs, beside LTTng's. Sharma and Dagenais: *Enhanced Userspace and In-Kernel Trace
-//! Filtering for Quasi-Realtime Systems* (2015), figures 10 to 12.
+//! The cost of a filter. By itself: Trackway's machine code and interpreter, next to the same test
+//! in C, called through a pointer on the same frame, and next to rbpf, which runs the same
+//! bytecode. In traced programs: next to LTTng's. Sharma and Dagenais: *Enhanced Userspace and
+//! In-Kernel Trace Filtering for Quasi-Realtime Systems* (2015), figures 10 to 12.
 //!
 //! ```text
-//! chains     what is compared, how predicates are joined, who answers
-//! questions  filters of 1 to 50 predicates: as text, as C, and events to ask about
-//! peer       C, compiled and loaded
-//! ours       from text to pages with machine code
-//! contest    the contestants, and what is timed
-//! alone      rows of filters by themselves
-//! prepared   rows from text to answer
-//! program    programs with events that filters are asked about in turn
-//! traced     rows of what a filter costs in them: LTTng's, and ours
-//! goals      what is held against it
+//! chains        operands, chains of predicates, contestants
+//! questions     filters of 1 to 50 predicates: as text, as C, and their events
+//! peer          C, compiled and loaded
+//! machine_code  from text to pages with machine code
+//! contest       the contestants, and their timing
+//! isolated      rows of filters by themselves
+//! prepared      rows from text to answer
+//! program       programs with filtered events
+//! traced        rows of a filter's cost in them: LTTng's and Trackway's
+//! goals         goals for filters
 //! ```
 //!
-//! Main invariant: before anything is measured, all contestants give the right answers about events
-//! in which each predicate is the only true one, or the only false one; and every answer that is
-//! timed is counted.
+//! Main invariant: before the measurement, all contestants give the right answers about events in
+//! which each predicate is the only true one, or the only false one; and every timed answer is
+//! counted.
 
-mod alone;
 mod chains;
 mod contest;
 mod goals;
-mod ours;
+mod isolated;
+mod machine_code;
 mod peer;
 mod prepared;
 mod program;
@@ -38,28 +38,28 @@ use trackway_bench_engine::results::Unit;
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use alone::Alone;
 use chains::{
     FilterTracer, Operands, PREDICATES, PREDICATES_QUICK, Runner, TRACED_PREDICATES,
     TRACED_PREDICATES_QUICK,
 };
+use isolated::IsolatedFilters;
 use traced::Traced;
 
-/// What a turn is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     /// A filter by itself.
-    Alone(alone::Turn),
+    Isolated(isolated::Turn),
     /// From text to answer.
     Prepared(Operands),
     /// In a program.
-    Traced(traced::Way),
+    Traced(traced::LoopSetup),
 }
 
 /// The suite.
 #[derive(Default)]
 pub(crate) struct Filter {
-    alone: Option<Alone>,
+    isolated: Option<IsolatedFilters>,
     traced: Option<Traced>,
     turns: Vec<Turn>,
 }
@@ -80,9 +80,9 @@ impl Suite for Filter {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        let alone = Runner::ALL.map(Runner::name);
+        let isolated = Runner::ALL.map(Runner::name);
         let traced = FilterTracer::ALL.map(FilterTracer::name);
-        [alone::EMPTY].into_iter().chain(alone).chain(traced).collect()
+        [isolated::EMPTY].into_iter().chain(isolated).chain(traced).collect()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
@@ -91,29 +91,29 @@ impl Suite for Filter {
             true => (&PREDICATES_QUICK, &TRACED_PREDICATES_QUICK),
             false => (&PREDICATES, &TRACED_PREDICATES),
         };
-        context.progress.say("filter: asking all contestants everything");
-        let (alone, rows) = Alone::enter(context.place, settings, counts)?;
-        self.alone = Some(alone);
+        context.progress.show_step("filter: asking all contestants everything");
+        let (isolated, rows) = IsolatedFilters::enter(context.workspace, settings, counts)?;
+        self.isolated = Some(isolated);
         let mut entries = Vec::new();
         for (entry, turn) in rows {
             entries.push(entry);
-            self.turns.push(Turn::Alone(turn));
+            self.turns.push(Turn::Isolated(turn));
         }
-        beside_c(&mut entries);
+        set_c_baselines(&mut entries);
         if settings.wants(Runner::Compiled.name()) {
             for operands in Operands::ALL {
                 entries.push(prepared_entry(operands));
                 self.turns.push(Turn::Prepared(operands));
             }
         }
-        context.progress.say("filter: setting up traced programs");
-        let (traced, rows) = Traced::enter(context.place, settings, traced_counts)?;
+        context.progress.show_step("filter: setting up traced programs");
+        let (traced, rows) = Traced::enter(context.workspace, settings, traced_counts)?;
         self.traced = Some(traced);
         let before = entries.len();
-        for (entry, way) in rows {
-            let beside = entry.beside.map(|beside| beside + before);
-            entries.push(Entry { beside, ..entry });
-            self.turns.push(Turn::Traced(way));
+        for (entry, setup) in rows {
+            let baseline = entry.baseline.map(|baseline| baseline + before);
+            entries.push(Entry { baseline, ..entry });
+            self.turns.push(Turn::Traced(setup));
         }
         Ok(entries)
     }
@@ -121,13 +121,13 @@ impl Suite for Filter {
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let missing = || Error::output("filter", "there is no such row");
         match *self.turns.get(row).ok_or_else(missing)? {
-            Turn::Alone(turn) => {
-                let figure = self.alone.as_mut().ok_or_else(missing)?.sample(turn)?;
+            Turn::Isolated(turn) => {
+                let figure = self.isolated.as_mut().ok_or_else(missing)?.sample(turn)?;
                 Ok(Sample { figure, ..Sample::default() })
             }
             Turn::Prepared(operands) => prepared::sample(operands, context.settings.quick),
-            Turn::Traced(way) => {
-                self.traced.as_ref().ok_or_else(missing)?.sample(context.place, way)
+            Turn::Traced(setup) => {
+                self.traced.as_ref().ok_or_else(missing)?.sample(context.workspace, setup)
             }
         }
     }
@@ -138,9 +138,9 @@ impl Suite for Filter {
     }
 }
 
-/// Each row beside C's of the same case; what is measured a second time beside its first.
-fn beside_c(entries: &mut [Entry]) {
-    let is_beside = |entry: &Entry, other: &Entry| {
+/// Sets the baseline of each row: C's row of the same case; for a control, the row that it repeats.
+fn set_c_baselines(entries: &mut [Entry]) {
+    let is_baseline = |entry: &Entry, other: &Entry| {
         let first = match entry.is_control {
             true => entry.tracer.trim_end_matches(" again"),
             false => Runner::C.name(),
@@ -150,12 +150,12 @@ fn beside_c(entries: &mut [Entry]) {
     let found: Vec<Option<usize>> = entries
         .iter()
         .map(|entry| {
-            let is_it = |other: &Entry| is_beside(entry, other);
+            let is_it = |other: &Entry| is_baseline(entry, other);
             entries.iter().position(is_it).filter(|_| entry.tracer != Runner::C.name())
         })
         .collect();
-    for (entry, beside) in entries.iter_mut().zip(found) {
-        entry.beside = beside;
+    for (entry, baseline) in entries.iter_mut().zip(found) {
+        entry.baseline = baseline;
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
             entry("trackway-compiled", false),
             entry("trackway-compiled again", true),
         ];
-        beside_c(&mut entries);
-        assert_eq!(entries.map(|entry| entry.beside), [None, Some(0), Some(1)]);
+        set_c_baselines(&mut entries);
+        assert_eq!(entries.map(|entry| entry.baseline), [None, Some(0), Some(1)]);
     }
 }

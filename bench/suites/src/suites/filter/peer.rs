@@ -1,4 +1,4 @@
-//! The same questions in C: compiled here, by the compiler that is installed, and loaded.
+//! The same questions in C: compiled by the installed compiler, and loaded.
 
 use std::ffi::{CString, c_void};
 use std::fs;
@@ -8,16 +8,16 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 
 use super::questions::{Question, c_source};
 
-/// A question in C: gets the slots, and what words count from the beginning of.
+/// A question in C: gets the slots, and the bytes that the words refer to.
 pub(super) type Function = unsafe extern "C" fn(slots: *const u64, bytes: *const u8) -> u64;
 
-/// Compilers, the first that is here.
+/// Compilers in order of preference.
 const COMPILERS: [&str; 2] = ["clang", "cc"];
-/// How they are called.
+/// Compiler flags of the C functions.
 const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-fPIC", "-shared"];
 
 /// A library of questions. It stays loaded as long as the process lives: it is small, and so its
@@ -26,15 +26,19 @@ pub(super) struct Peer {
     handle: *mut c_void,
 }
 
-/// The compiler that would be used.
+/// Returns the available compiler.
 pub(super) fn compiler() -> Option<&'static str> {
     COMPILERS.into_iter().find(|name| has(name))
 }
 
 impl Peer {
     /// Compiles these questions.
-    pub(super) fn new(compiler: &str, place: &Place, questions: &[Question]) -> Result<Self> {
-        let (source, library) = (place.path("filters.c"), place.path("filters.so"));
+    pub(super) fn new(
+        compiler: &str,
+        workspace: &Workspace,
+        questions: &[Question],
+    ) -> Result<Self> {
+        let (source, library) = (workspace.path("filters.c"), workspace.path("filters.so"));
         fs::write(&source, c_source(questions))
             .map_err(Error::io(format!("cannot write {source:?}")))?;
         let mut command = Command::new(compiler);
@@ -43,7 +47,7 @@ impl Peer {
         Ok(Self { handle: load(&library)? })
     }
 
-    /// A question's function.
+    /// Returns a question's function.
     pub(super) fn function(&self, question: Question) -> Result<Function> {
         let name = question.c_name();
         let missing = || Error::output("filters.so", format!("it has no function {name}"));

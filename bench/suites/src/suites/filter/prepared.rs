@@ -1,4 +1,4 @@
-//! What a filter takes from its text to its first answer.
+//! The time from a filter's text to its first answer.
 
 use std::time::Instant;
 
@@ -8,18 +8,19 @@ use trackway_bench_engine::suite::Sample;
 
 use super::chains::{Chain, Operands, predicates_words};
 use super::questions::Question;
-use super::{contest, ours};
+use super::{contest, machine_code};
 
-/// How many predicates the filter has.
+/// Number of predicates of the filter.
 const PREDICATES: usize = 50;
-/// How often it is prepared in a round.
+/// Number of preparations in a round.
 const TIMES: usize = 10;
 const TIMES_QUICK: usize = 3;
-/// What else is known: parsed, compiled and encoded; decoded, verified, made machine code, called.
+/// Keys of extra figures: parsed, compiled and encoded; decoded, verified, made machine code,
+/// called.
 const TO_BYTES: &str = "text to bytecode, µs";
 const TO_ANSWER: &str = "bytecode to answer, µs";
 
-/// What is done, in words.
+/// Returns the name of the case.
 pub(super) fn case(operands: Operands) -> String {
     format!("{}, from text to answer, {}", operands.name(), predicates_words(PREDICATES))
 }
@@ -32,12 +33,12 @@ pub(super) fn sample(operands: Operands, is_quick: bool) -> Result<Sample> {
     let mut figures = [const { Vec::new() }; 3];
     for _ in 0..if is_quick { TIMES_QUICK } else { TIMES } {
         let begin = Instant::now();
-        let bytes = ours::bytes(&text, &layout)?;
+        let bytes = machine_code::bytes(&text, &layout)?;
         let encoded = Instant::now();
         let answer = contest::first_answer(&bytes, &event)?;
         let end = Instant::now();
         if answer != 1 {
-            return Err(Error::output(ours::WHAT, "its first answer was wrong"));
+            return Err(Error::output(machine_code::FILTER, "its first answer was wrong"));
         }
         for (figures, (from, to)) in
             figures.iter_mut().zip([(begin, end), (begin, encoded), (encoded, end)])
@@ -47,7 +48,9 @@ pub(super) fn sample(operands: Operands, is_quick: bool) -> Result<Sample> {
     }
     let [us, to_bytes, to_answer] = figures.map(|figures| {
         let spread = Spread::of(&figures);
-        spread.map(|spread| spread.median).ok_or_else(|| Error::output(ours::WHAT, "no time"))
+        spread
+            .map(|spread| spread.median)
+            .ok_or_else(|| Error::output(machine_code::FILTER, "no time"))
     });
     let extra = vec![(TO_BYTES, to_bytes?), (TO_ANSWER, to_answer?)];
     Ok(Sample { figure: us?, extra, ..Sample::default() })

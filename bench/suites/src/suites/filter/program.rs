@@ -1,10 +1,10 @@
-//! Programs that emit the events that traced filters are asked about: one with LTTng-UST's
-//! tracepoints, one with ours; from the same questions, with the same values.
+//! Programs that emit the events of traced filters: one with LTTng-UST's tracepoints, one with
+//! Trackway's; from the same questions, with the same values.
 //!
-//! Main invariants: predicate n of a question asks for field n of the event, whose value is in
-//! memory that the compiler knows nothing of; a loop's first event, the one with number 0, is one
-//! of which all predicates are true, so that a filter that drops all others leaves one that shows
-//! that somebody was recording.
+//! Main invariants: predicate n of a question tests field n of the event, whose value is in memory
+//! that the compiler has no information about; all predicates are true for a loop's first event,
+//! number 0, so that a filter that drops all other events leaves one that shows that a session was
+//! recording.
 
 use std::fmt::Write as _;
 
@@ -18,8 +18,8 @@ const FIELDS: usize = TRACED_PREDICATES[TRACED_PREDICATES.len() - 1];
 /// Name of LTTng's provider, which includes itself.
 pub(super) const PROVIDER: &str = "filter-provider.h";
 
-/// Name of the loop whose events make a chain of so many predicates as true as it says; all are
-/// true if there is none.
+/// Returns the name of the loop whose events give a chain its truths; all predicates are true
+/// without a chain.
 pub(super) fn work(operands: Operands, chain: Option<Chain>, predicates: usize) -> String {
     let at = match chain {
         Some(Chain::AndFalseFirst) => Some(0),
@@ -30,7 +30,7 @@ pub(super) fn work(operands: Operands, chain: Option<Chain>, predicates: usize) 
     format!("{}_{which}", operands.name())
 }
 
-/// All loops of such events: their names, and the field that is false in each.
+/// Returns all loops of such events: their names, and the field that is false in each.
 fn works(operands: Operands) -> Vec<(String, Option<usize>)> {
     let mut all = vec![(work(operands, None, 0), None)];
     for predicates in TRACED_PREDICATES {
@@ -40,7 +40,7 @@ fn works(operands: Operands) -> Vec<(String, Option<usize>)> {
     all
 }
 
-/// LTTng's provider.
+/// Returns the C code of LTTng's provider.
 pub(super) fn provider() -> String {
     let mut text = format!(
         "#undef LTTNG_UST_TRACEPOINT_PROVIDER\n#define LTTNG_UST_TRACEPOINT_PROVIDER lab\n\
@@ -70,7 +70,7 @@ pub(super) fn provider() -> String {
     text + "#endif\n#include <lttng/tracepoint-event.h>\n"
 }
 
-/// The program.
+/// Returns the program.
 pub(super) fn source(tracer: FilterTracer) -> String {
     let mut text = String::from("#include \"harness.h\"\n");
     for operands in Operands::ALL {
@@ -126,7 +126,7 @@ fn c_type(operands: Operands, number: usize) -> &'static str {
     }
 }
 
-/// Our declaration of an event.
+/// Returns Trackway's declaration of an event.
 fn declared(operands: Operands) -> String {
     let of = |number| match (operands, scalar(number)) {
         (Operands::Strings, _) => "str",
@@ -141,7 +141,7 @@ fn declared(operands: Operands) -> String {
     format!("TRACKWAY_EVENT(lab, {name}, TRACKWAY_INFO,\n\t{fields}, (u64, number));\n")
 }
 
-/// The values of a loop's events.
+/// Returns the values of a loop's events.
 fn values(operands: Operands, work: &str, is_false: Option<usize>) -> String {
     let question = Question::of(operands, Chain::AndTrue, FIELDS);
     let truths: Vec<bool> = (0..FIELDS).map(|number| Some(number) != is_false).collect();
@@ -155,7 +155,7 @@ fn values(operands: Operands, work: &str, is_false: Option<usize>) -> String {
     format!("static struct lab_{name} {work}_values = {{{values}}};\n")
 }
 
-/// The filter that the event with this field false is for, on its values.
+/// Returns the filter that the event with this field false is for, on its values.
 fn test(operands: Operands, is_false: Option<usize>) -> String {
     let (Operands::Integers, Some(last)) = (operands, is_false) else { return "1".to_owned() };
     // Its text is C, but for where fields are.
@@ -175,7 +175,7 @@ fn work_loop(
             let fields: String = (0..FIELDS).map(|number| format!("v->f{number}, ")).collect();
             format!("trackway(lab, {name}, {fields}i)")
         }
-        // What a site does: the word's place is loaded, then the word; what is behind is unlikely.
+        // Code of a site: it loads the word's address, then the word; the rest is unlikely.
         FilterTracer::C => {
             let load = |of: &str| format!("__atomic_load_n({of}, __ATOMIC_RELAXED)");
             let wanted = load(&load("&wanted_at"));

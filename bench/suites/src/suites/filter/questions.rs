@@ -1,8 +1,8 @@
-//! What is asked: chains of predicates that no compiler can make fewer, as text for a filter, as C,
-//! and what an event must have for each of them to be true or false.
+//! Questions: chains of predicates that no compiler can shorten, as text for a filter, as C, and
+//! the values of an event that make each of them true or false.
 //!
-//! Main invariant: the predicate with number n looks at slot n only, and at a constant of its own;
-//! the C function asks the same of the same slots in the same order.
+//! Main invariant: predicate n reads slot n only, and a constant of its own; the C function tests
+//! the same slots in the same order.
 
 use std::fmt::Write as _;
 
@@ -22,11 +22,11 @@ const STRING_BYTES: (usize, usize) = (8, 5);
 /// A filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Question {
-    /// What its predicates compare.
+    /// The operands of its predicates.
     pub(super) operands: Operands,
-    /// Whether one of them is enough.
+    /// True if one true predicate is enough.
     pub(super) is_or: bool,
-    /// How many there are; 64 at most.
+    /// Number of predicates; 64 at most.
     pub(super) predicates: usize,
 }
 
@@ -35,17 +35,17 @@ pub(super) struct Question {
 pub(super) struct Event {
     /// A slot for each predicate.
     pub(super) slots: Vec<u64>,
-    /// What the words of strings count from the beginning of.
+    /// Bytes that the words of strings point into.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Question {
-    /// The filter of a chain.
+    /// Returns the filter of a chain.
     pub(super) const fn of(operands: Operands, chain: Chain, predicates: usize) -> Self {
         Self { operands, is_or: chain.is_or(), predicates }
     }
 
-    /// The filter as people write it.
+    /// Returns the filter as people write it.
     pub(super) fn text(self) -> String {
         let one = |number| match self.operands {
             Operands::Integers => {
@@ -57,7 +57,7 @@ impl Question {
         all.join(if self.is_or { " || " } else { " && " })
     }
 
-    /// What the events have that it is for.
+    /// Returns the layout of the filter's events.
     pub(super) fn layout(self) -> Layout {
         let field = |number| Member {
             name: format!("f{number}"),
@@ -70,13 +70,13 @@ impl Question {
         Layout { event: "lab:asked".into(), fields, ..Layout::default() }
     }
 
-    /// Name of its C function.
+    /// Returns the name of its C function.
     pub(super) fn c_name(self) -> String {
         let (all, of) = (if self.is_or { "any" } else { "all" }, self.operands.name());
         format!("{all}_{}_{of}", self.predicates)
     }
 
-    /// Its C function.
+    /// Returns its C function.
     pub(super) fn c_function(self) -> String {
         let one = |number| match self.operands {
             Operands::Integers if scalar(number).is_signed() => {
@@ -102,7 +102,7 @@ impl Question {
         )
     }
 
-    /// An event of which predicate n is as true as `truths` says.
+    /// Makes an event with these truths of its predicates.
     pub(super) fn event(self, truths: &[bool]) -> Event {
         let mut event = Event { slots: Vec::new(), bytes: Vec::new() };
         for (number, &is_true) in truths.iter().enumerate() {
@@ -114,7 +114,7 @@ impl Question {
         event
     }
 
-    /// What the filter says of such an event.
+    /// Returns the filter's answer to an event with these truths.
     pub(super) fn answer(self, truths: &[bool]) -> bool {
         match self.is_or {
             true => truths.contains(&true),
@@ -124,15 +124,15 @@ impl Question {
 }
 
 impl Event {
-    /// The string that a slot speaks of.
+    /// Returns the string of a slot.
     pub(super) fn string(&self, slot: usize) -> String {
         let word = Word::from_bits(self.slots[slot]);
         let from = word.offset as usize;
         String::from_utf8_lossy(&self.bytes[from..from + word.length as usize]).into_owned()
     }
 
-    /// A string in the next slot. What is not the same is not before the last byte: as much work
-    /// as there can be.
+    /// Adds a string in the next slot. A different string differs in the last byte only: so it
+    /// takes as much work as possible.
     fn push_string(&mut self, text: &str, is_same: bool) {
         let (offset, length) = (self.bytes.len() as u32, text.len() as u32);
         self.bytes.extend_from_slice(text.as_bytes());
@@ -143,7 +143,7 @@ impl Event {
     }
 }
 
-/// A C file with the functions of all these.
+/// Returns a C file with the functions of all these.
 pub(super) fn c_source(questions: &[Question]) -> String {
     let mut text = "#include <stdint.h>\n#include <string.h>\n".to_owned();
     for question in questions {
@@ -153,7 +153,7 @@ pub(super) fn c_source(questions: &[Question]) -> String {
     text
 }
 
-/// The type of an integer field.
+/// Returns the type of an integer field.
 pub(super) const fn scalar(number: usize) -> Scalar {
     SCALARS[number % SCALARS.len()]
 }
@@ -162,7 +162,7 @@ const fn operator(number: usize) -> &'static str {
     OPERATORS[number % OPERATORS.len()]
 }
 
-/// What field `number` is compared with: every other needs more than 16 bits.
+/// Returns the constant that field `number` is compared with: every other needs more than 16 bits.
 const fn constant(number: usize) -> u64 {
     404 + 7919 * number as u64 + if number % 2 == 1 { 1_000_000 } else { 0 }
 }
@@ -173,7 +173,8 @@ fn string(number: usize) -> String {
     format!("{number:0width$}name", width = bytes - 4)
 }
 
-/// A value of which predicate `number` is true, or false: as near to its constant as possible.
+/// Returns a value for which predicate `number` is true, or false: as near to its constant as
+/// possible.
 fn integer(number: usize, is_true: bool) -> u64 {
     let constant = constant(number);
     match (operator(number), is_true) {

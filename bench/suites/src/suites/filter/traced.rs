@@ -1,20 +1,20 @@
-//! What a filter costs in a traced program: events that no session wants, events that are recorded
-//! without a filter, and events that a filter takes or drops; of LTTng-UST and of ours.
+//! The cost of a filter in a traced program: events that no session records, events that are
+//! recorded without a filter, and events that a filter takes or drops; of LTTng-UST and of
+//! Trackway.
 //!
-//! LTTng's filter cannot be called alone, so a figure is a loop of tracepoints, and the filter's
-//! share what that takes beyond another row of the same round: for events that are dropped, beyond
-//! a loop of events that nobody wants; for events that are taken, beyond a loop in which all are
-//! recorded.
+//! LTTng's filter cannot be called alone. So a figure is a loop of tracepoints, and the filter's
+//! share is the difference to another row of the same round: for dropped events, to a loop of
+//! events that no session records; for accepted events, to a loop in which all are recorded.
 //!
-//! Main invariant: what is dropped leaves no record but that of the first event, which every filter
-//! takes; and what is taken is recorded or counted, every event, by the tracer's own output.
+//! Main invariant: dropped events leave no record but that of the first event, which every filter
+//! accepts; and accepted events are recorded or counted, every one, by the tracer's own output.
 
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{Entry, Sample};
@@ -39,12 +39,12 @@ const BATCHES_QUICK: u32 = 20;
 /// Events of a batch: less than a millisecond of the slowest, so that most batches are not
 /// interrupted where others compete for the CPUs.
 const EVENTS: u64 = 2_000;
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "filter-trace";
 
-/// What is done with a loop's events.
+/// The treatment of a loop's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct LoopSetup {
     tracer: FilterTracer,
     operands: Operands,
     is_on: bool,
@@ -53,7 +53,7 @@ pub(super) struct Way {
     predicates: usize,
 }
 
-/// All of them.
+/// The rows of filters in traced programs.
 #[derive(Default)]
 pub(super) struct Traced {
     daemon: Option<Daemon>,
@@ -61,12 +61,12 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Compiles the programs, starts LTTng's daemon, and says which rows there are.
+    /// Compiles the programs, starts LTTng's daemon, and returns the rows.
     pub(super) fn enter(
-        place: &Place,
+        workspace: &Workspace,
         settings: &Settings,
         counts: &[usize],
-    ) -> Result<(Self, Vec<(Entry, Way)>)> {
+    ) -> Result<(Self, Vec<(Entry, LoopSetup)>)> {
         let batches = if settings.quick { BATCHES_QUICK } else { BATCHES };
         let mut traced = Self { daemon: None, batches };
         let mut rows = Vec::new();
@@ -76,8 +76,8 @@ impl Traced {
                 continue;
             }
             let missing = match tracer {
-                FilterTracer::Lttng => Lttng::alone().availability(place),
-                FilterTracer::Trackway => availability(&place.tools, has("cc")),
+                FilterTracer::Lttng => Lttng::with_own_daemon().availability(workspace),
+                FilterTracer::Trackway => availability(&workspace.tools, has("cc")),
                 FilterTracer::C if has("cc") => Availability::Ready,
                 FilterTracer::C => Availability::Missing("there is no cc".to_owned()),
             };
@@ -88,26 +88,28 @@ impl Traced {
             };
             match missing {
                 Availability::Missing(reason) => ready.absent = Some(reason),
-                Availability::Ready => match traced.set_up(place, tracer) {
+                Availability::Ready => match traced.set_up(workspace, tracer) {
                     Ok(()) => {}
                     Err(Error::Interrupted) => return Err(Error::Interrupted),
                     Err(error) => ready.failed = Some(error.to_string()),
                 },
             }
             let from = rows.len();
-            rows.extend(ways(tracer, counts).into_iter().map(|way| (way.entry(&ready), way)));
+            rows.extend(
+                setups(tracer, counts).into_iter().map(|setup| (setup.entry(&ready), setup)),
+            );
             for row in from..rows.len() {
-                let beside = rows[row].1.beside();
-                rows[row].0.beside = rows.iter().position(|other| Some(other.1) == beside);
+                let baseline = rows[row].1.baseline();
+                rows[row].0.baseline = rows.iter().position(|other| Some(other.1) == baseline);
             }
         }
         Ok((traced, rows))
     }
 
     /// Compiles a tracer's program, and starts its daemon.
-    fn set_up(&mut self, place: &Place, tracer: FilterTracer) -> Result<()> {
+    fn set_up(&mut self, workspace: &Workspace, tracer: FilterTracer) -> Result<()> {
         let write = |name: &str, text: String| {
-            let path = place.path(name);
+            let path = workspace.path(name);
             std::fs::write(&path, text).map_err(Error::io(format!("cannot write {path:?}")))
         };
         let name = program_name(tracer);
@@ -115,108 +117,109 @@ impl Traced {
         match tracer {
             FilterTracer::Lttng => {
                 write(program::PROVIDER, program::provider())?;
-                place.compile(name, &["-llttng-ust", "-ldl"])?;
-                self.daemon = Some(Daemon::start(place)?);
+                workspace.compile(name, &["-llttng-ust", "-ldl"])?;
+                self.daemon = Some(Daemon::start(workspace)?);
             }
             FilterTracer::Trackway => {
-                let flags = link_flags(place)?;
+                let flags = link_flags(workspace)?;
                 let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-                place.compile(name, &flags)?;
+                workspace.compile(name, &flags)?;
             }
             FilterTracer::C => {
-                place.compile(name, &[])?;
+                workspace.compile(name, &[])?;
             }
         }
         Ok(())
     }
 
-    /// The middle of the batches of one program, in ns of an event.
-    pub(super) fn sample(&self, place: &Place, way: Way) -> Result<Sample> {
-        place.clear(TRACE);
-        let output = match way.tracer {
-            FilterTracer::Lttng => self.by_lttng(place, way)?,
-            FilterTracer::Trackway => self.by_trackway(place, way)?,
-            FilterTracer::C => by_itself(place, way, self.arguments(way))?,
+    /// Measures the median of the batches of one program, in ns of an event.
+    pub(super) fn sample(&self, workspace: &Workspace, setup: LoopSetup) -> Result<Sample> {
+        workspace.clear(TRACE);
+        let output = match setup.tracer {
+            FilterTracer::Lttng => self.by_lttng(workspace, setup)?,
+            FilterTracer::Trackway => self.by_trackway(workspace, setup)?,
+            FilterTracer::C => by_itself(workspace, setup, self.arguments(setup))?,
         };
         let batches = workload::batches(&output.stdout)?;
         let emitted = batches.iter().map(|batch| batch.events).sum();
         let mut account = None;
-        if way.is_on && way.tracer != FilterTracer::C {
-            let found = self.account(place, way, emitted)?;
-            check(way, &found)?;
+        if setup.is_on && setup.tracer != FilterTracer::C {
+            let found = self.account(workspace, setup, emitted)?;
+            check(setup, &found)?;
             account = Some(found);
         }
         let figure = workload::median_ns(&batches, WARM_UP)?;
         Ok(Sample { figure, account, ..Sample::default() })
     }
 
-    fn arguments(&self, way: Way) -> [String; 5] {
-        let work = program::work(way.operands, way.chain, way.predicates);
+    fn arguments(&self, setup: LoopSetup) -> [String; 5] {
+        let work = program::work(setup.operands, setup.chain, setup.predicates);
         let batches = WARM_UP + self.batches;
         ["batches".into(), work, "1".into(), batches.to_string(), EVENTS.to_string()]
     }
 
-    fn by_lttng(&self, place: &Place, way: Way) -> Result<child::Finished> {
+    fn by_lttng(&self, workspace: &Workspace, setup: LoopSetup) -> Result<child::Finished> {
         let lttng = FilterTracer::Lttng.name();
         let daemon = self.daemon.as_ref();
         let daemon = daemon.ok_or_else(|| Error::output(lttng, "no daemon"))?;
-        if way.is_on {
-            let filter = way.filter();
+        if setup.is_on {
+            let filter = setup.filter();
             let session = UstSession {
                 name: SESSION,
                 is_snapshot: true,
                 channel: &rings(RING_BYTES, SUB_BUFFERS),
-                rules: &[&format!("lab:{}", way.operands.name())],
+                rules: &[&format!("lab:{}", setup.operands.name())],
                 filter: filter.as_deref(),
                 contexts: &[],
             };
-            session.begin_anew(daemon, &place.path(TRACE))?;
+            session.begin_again(daemon, &workspace.path(TRACE))?;
         }
-        let mut command = daemon.command(&place.path(program_name(way.tracer)));
-        let finished = child::run(command.args(self.arguments(way)), lttng)?;
-        if way.is_on {
+        let mut command = daemon.command(&workspace.path(program_name(setup.tracer)));
+        let finished = child::run(command.args(self.arguments(setup)), lttng)?;
+        if setup.is_on {
             ust_session::end(daemon, SESSION, true)?;
         }
         Ok(finished)
     }
 
-    fn by_trackway(&self, place: &Place, way: Way) -> Result<child::Finished> {
-        let program = place.path(program_name(way.tracer));
-        let mut command = if way.is_on {
-            let mut command = Command::new(&place.tools.trackway);
+    fn by_trackway(&self, workspace: &Workspace, setup: LoopSetup) -> Result<child::Finished> {
+        let program = workspace.path(program_name(setup.tracer));
+        let mut command = if setup.is_on {
+            let mut command = Command::new(&workspace.tools.trackway);
             command.args(["record", "--flight-recorder", "--context", "none", "--buffer-size"]);
             command.arg(RING_BYTES.to_string());
-            if let Some(filter) = way.filter() {
-                command.arg("--filter").arg(format!("lab:{}: {filter}", way.operands.name()));
+            if let Some(filter) = setup.filter() {
+                command.arg("--filter").arg(format!("lab:{}: {filter}", setup.operands.name()));
             }
-            write_to(&mut command, &place.path(TRACE));
+            write_to(&mut command, &workspace.path(TRACE));
             command.arg("--").arg(program);
-            in_window(&mut command, place.window_dir());
+            in_window(&mut command, workspace.window_dir());
             command
         } else {
             let mut command = Command::new(program);
-            in_window(&mut command, &off_window_dir(place)?);
+            in_window(&mut command, &off_window_dir(workspace)?);
             command
         };
-        child::run(command.args(self.arguments(way)), way.tracer.name())
+        child::run(command.args(self.arguments(setup)), setup.tracer.name())
     }
 
-    fn account(&self, place: &Place, way: Way, emitted: u64) -> Result<Account> {
-        if way.tracer == FilterTracer::Trackway {
-            return account(&place.path(TRACE), emitted);
+    fn account(&self, workspace: &Workspace, setup: LoopSetup, emitted: u64) -> Result<Account> {
+        if setup.tracer == FilterTracer::Trackway {
+            return account(&workspace.path(TRACE), emitted);
         }
-        trace_check::overwritten(&place.path(TRACE), &[emitted], Size::Same)
+        trace_check::overwritten(&workspace.path(TRACE), &[emitted], Size::Same)
     }
 }
 
-impl Way {
-    /// Whether a filter lets none of its events pass but the first.
+impl LoopSetup {
+    /// Returns true if a filter drops all of its events but the first.
     fn is_dropped(self) -> bool {
         self.chain.is_some_and(|chain| chain != Chain::AndTrue)
     }
 
-    /// In words. What no session wants is what dropped events are told beyond, and so is among
-    /// them as what no predicate drops; what has no filter is among those that are recorded.
+    /// Returns the case in words. Events that no session records are the baseline of dropped
+    /// events, and so are among them as the case without predicates; events without a filter are
+    /// among the recorded ones.
     fn case(self) -> String {
         let fate = match self.chain {
             Some(Chain::AndFalseFirst) => "dropped by the first",
@@ -237,54 +240,64 @@ impl Way {
         }
     }
 
-    /// The filter's text.
+    /// Returns the filter's text.
     fn filter(self) -> Option<String> {
         Some(Question::of(self.operands, self.chain?, self.predicates).text())
     }
 
-    /// The loop that lacks nothing but the filter.
-    fn beside(self) -> Option<Self> {
+    /// Returns the same loop without the filter.
+    fn baseline(self) -> Option<Self> {
         self.chain?;
         Some(Self { is_on: !self.is_dropped(), chain: None, predicates: 0, ..self })
     }
 }
 
-/// What a filter is about that drops events by its last predicate.
+/// Returns the case of a filter that drops events by its last predicate.
 pub(super) fn dropped(operands: Operands, predicates: usize) -> String {
     let (tracer, chain) = (FilterTracer::Trackway, Some(Chain::AndFalseLast));
-    Way { tracer, operands, is_on: true, chain, predicates }.case()
+    LoopSetup { tracer, operands, is_on: true, chain, predicates }.case()
 }
 
-/// The program in which the test stands itself: it says how many events have passed it.
-fn by_itself(place: &Place, way: Way, arguments: [String; 5]) -> Result<child::Finished> {
-    let name = way.tracer.name();
-    let mut command = Command::new(place.path(program_name(way.tracer)));
+/// Runs the program with the test in its own code; it reports the number of events that passed.
+fn by_itself(
+    workspace: &Workspace,
+    setup: LoopSetup,
+    arguments: [String; 5],
+) -> Result<child::Finished> {
+    let name = setup.tracer.name();
+    let mut command = Command::new(workspace.path(program_name(setup.tracer)));
     let finished = child::run(command.args(arguments), name)?;
-    let expected = if way.is_on { "passed 1" } else { "passed 0" };
+    let expected = if setup.is_on { "passed 1" } else { "passed 0" };
     match finished.stderr.trim() {
         said if said == expected => Ok(finished),
-        said => Err(Error::output(name, format!("events do not add up: {way:?}: {said}"))),
+        said => Err(Error::output(name, format!("events do not add up: {setup:?}: {said}"))),
     }
 }
 
-/// Everything that is measured of a tracer; what C records is nothing, and strings are LTTng's and
-/// ours.
-fn ways(tracer: FilterTracer, counts: &[usize]) -> Vec<Way> {
+/// Returns all rows of a tracer; C records nothing, and only LTTng and Trackway have strings.
+fn setups(tracer: FilterTracer, counts: &[usize]) -> Vec<LoopSetup> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
-        all.push(Way { tracer, operands, is_on: false, chain: None, predicates: 0 });
+        all.push(LoopSetup { tracer, operands, is_on: false, chain: None, predicates: 0 });
         for chain in Chain::TRACED {
             if chain == Chain::AndTrue {
-                all.push(Way { tracer, operands, is_on: true, chain: None, predicates: 0 });
+                all.push(LoopSetup { tracer, operands, is_on: true, chain: None, predicates: 0 });
             }
             let of = counts.iter().filter(|count| chain.is_of(**count));
-            let way =
-                |&predicates| Way { tracer, operands, is_on: true, chain: Some(chain), predicates };
-            all.extend(of.map(way));
+            let setup = |&predicates| LoopSetup {
+                tracer,
+                operands,
+                is_on: true,
+                chain: Some(chain),
+                predicates,
+            };
+            all.extend(of.map(setup));
         }
     }
-    let is_in_c = |way: &Way| way.operands == Operands::Integers && way.is_on == way.is_dropped();
-    all.retain(|way| tracer != FilterTracer::C || is_in_c(way));
+    let is_in_c = |setup: &LoopSetup| {
+        setup.operands == Operands::Integers && setup.is_on == setup.is_dropped()
+    };
+    all.retain(|setup| tracer != FilterTracer::C || is_in_c(setup));
     all
 }
 
@@ -296,14 +309,14 @@ fn program_name(tracer: FilterTracer) -> &'static str {
     }
 }
 
-/// Whether all events are accounted for: the first only if the others were dropped.
-fn check(way: Way, account: &Account) -> Result<()> {
-    let is_right = match way.is_dropped() {
+/// Checks that all events are accounted for: only the first one if the others were dropped.
+fn check(setup: LoopSetup, account: &Account) -> Result<()> {
+    let is_right = match setup.is_dropped() {
         true => account.recorded == 1 && account.lost + account.overwritten == 0,
         false => account.is_complete() && account.recorded > 0,
     };
-    let words = || format!("events do not add up: {way:?}: {}", account.words());
-    if is_right { Ok(()) } else { Err(Error::output(way.tracer.name(), words())) }
+    let words = || format!("events do not add up: {setup:?}: {}", account.words());
+    if is_right { Ok(()) } else { Err(Error::output(setup.tracer.name(), words())) }
 }
 
 #[cfg(test)]
@@ -313,24 +326,25 @@ mod tests {
 
     #[test]
     fn filters_are_held_against_the_same_loop_without_one() {
-        let all = ways(FilterTracer::Lttng, &TRACED_PREDICATES);
-        for way in all.iter().filter(|way| way.chain.is_some()) {
-            let beside = way.beside().expect("a loop");
-            assert!(all.contains(&beside), "{way:?}");
-            assert_eq!(beside.is_on, way.chain == Some(Chain::AndTrue));
+        let all = setups(FilterTracer::Lttng, &TRACED_PREDICATES);
+        for setup in all.iter().filter(|setup| setup.chain.is_some()) {
+            let baseline = setup.baseline().expect("a loop");
+            assert!(all.contains(&baseline), "{setup:?}");
+            assert_eq!(baseline.is_on, setup.chain == Some(Chain::AndTrue));
         }
-        let cases: std::collections::BTreeSet<String> = all.iter().map(|way| way.case()).collect();
+        let cases: std::collections::BTreeSet<String> =
+            all.iter().map(|setup| setup.case()).collect();
         assert_eq!(cases.len(), all.len(), "each has a name of its own");
-        let ours = ways(FilterTracer::Trackway, &TRACED_PREDICATES).into_iter();
-        let as_theirs = |way| Way { tracer: FilterTracer::Lttng, ..way };
-        assert!(ours.map(as_theirs).eq(all), "both are asked the same");
-        let in_c = ways(FilterTracer::C, &TRACED_PREDICATES);
-        assert!(in_c.iter().all(|way| way.is_dropped() || !way.is_on) && in_c.len() == 8);
+        let trackway = setups(FilterTracer::Trackway, &TRACED_PREDICATES).into_iter();
+        let as_theirs = |setup| LoopSetup { tracer: FilterTracer::Lttng, ..setup };
+        assert!(trackway.map(as_theirs).eq(all), "both are asked the same");
+        let in_c = setups(FilterTracer::C, &TRACED_PREDICATES);
+        assert!(in_c.iter().all(|setup| setup.is_dropped() || !setup.is_on) && in_c.len() == 8);
     }
 
     #[test]
     fn an_event_that_should_have_been_dropped_is_found() {
-        let way = |chain| Way {
+        let setup = |chain| LoopSetup {
             tracer: FilterTracer::Lttng,
             operands: Operands::Integers,
             is_on: true,
@@ -338,12 +352,12 @@ mod tests {
             predicates: 3,
         };
         let account = |recorded| Account { emitted: 10, recorded, ..Account::default() };
-        check(way(Chain::AndFalseLast), &account(1)).expect("dropped but for the first");
-        check(way(Chain::AndFalseLast), &account(2)).unwrap_err();
-        check(way(Chain::AndTrue), &account(10)).expect("taken");
-        check(way(Chain::AndTrue), &account(9)).unwrap_err();
+        check(setup(Chain::AndFalseLast), &account(1)).expect("dropped but for the first");
+        check(setup(Chain::AndFalseLast), &account(2)).unwrap_err();
+        check(setup(Chain::AndTrue), &account(10)).expect("taken");
+        check(setup(Chain::AndTrue), &account(9)).unwrap_err();
         for chain in [Chain::AndFalseLast, Chain::AndTrue] {
-            check(way(chain), &account(0)).expect_err("it was silently off");
+            check(setup(chain), &account(0)).expect_err("it was silently off");
         }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use trackway_abi::session::Clock as ClockLine;
 use trackway_sys::clock::{monotonic_ns, sleep_ns, tsc};
 
-/// Which clock.
+/// A clock that stamps events.
 pub(super) trait Clock: Sync {
-    /// ns.
+    /// Returns the time in ns.
     fn now(&self) -> u64;
 
-    /// The same, read behind all loads before it.
+    /// Returns the time, read after all earlier loads.
     fn now_in_order(&self) -> u64;
 }
 
@@ -19,11 +19,12 @@ pub(super) trait Clock: Sync {
 /// one).
 pub(super) struct Line(ClockLine);
 
-/// How long the counter is compared with the system's clock, in ns.
+/// Time for which the counter is compared with the system's clock, in ns.
 const CALIBRATION_NS: u64 = 10_000_000;
 
 impl Line {
-    /// This machine's counter. Without one, all goes to the system's clock, as in the agent.
+    /// Makes a line for this machine's counter. Without a counter, all readings use the system's
+    /// clock, as in the agent.
     pub(super) fn calibrated() -> Self {
         let (base_tsc, base_ns) = (tsc(), monotonic_ns());
         sleep_ns(CALIBRATION_NS);
@@ -33,14 +34,14 @@ impl Line {
         Self::new(base_tsc, base_ns, multiplier, if ticks == 0 { 0 } else { u64::MAX >> 1 })
     }
 
-    /// A line that hardly moves, for who is stepped through, which takes a thousand times as long.
+    /// Makes a line that hardly moves, for stepping, which takes a thousand times as long.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn slow() -> Self {
         let counter = tsc();
         Self::new(counter, monotonic_ns(), 1, if counter == 0 { 0 } else { u64::MAX >> 1 })
     }
 
-    /// The same line once more: each writer has its own, as each session has.
+    /// Makes the same line once more: each writer has its own, as each session has.
     pub(super) fn again(&self) -> Self {
         let value = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let line = &self.0;
@@ -66,8 +67,8 @@ impl Line {
     #[inline(always)]
     fn read(&self) -> Option<u64> {
         let line = &self.0;
-        // As in the agent: Acquire, fence and second look pair with a recorder that renews the
-        // line. Here nobody does, but looking is part of the cost.
+        // ORDERING: as in the agent: Acquire, fence and second load pair with a recorder that
+        // renews the line. No recorder does so here, but the loads are part of the cost.
         let sequence = line.sequence.load(Ordering::Acquire);
         let base_tsc = line.base_tsc.load(Ordering::Relaxed);
         let multiplier = line.multiplier.load(Ordering::Relaxed);
@@ -99,8 +100,8 @@ impl Clock for Line {
     }
 }
 
-/// The same, without the fence where times must be in the order of slots: not fit for use, but it
-/// tells what the fence costs.
+/// The line without the fence that keeps times in the order of slots: not fit for use, but it shows
+/// the cost of the fence.
 pub(super) struct Unfenced(pub(super) Line);
 
 impl Clock for Unfenced {
@@ -115,7 +116,7 @@ impl Clock for Unfenced {
     }
 }
 
-/// Always the same time: a load. What is left of an event's cost is the buffer's.
+/// A constant time: a load. The rest of an event's cost is the buffer's.
 pub(super) struct Still(AtomicU64);
 
 impl Still {
@@ -136,7 +137,7 @@ impl Clock for Still {
     }
 }
 
-/// Keeps what comes behind it behind the loads before it.
+/// Keeps later loads after earlier ones.
 #[inline(always)]
 pub(super) fn load_fence() {
     #[cfg(target_arch = "x86_64")]

@@ -11,13 +11,13 @@ use trackway_sys::clock::{monotonic_ns, tsc};
 
 use super::clock::load_fence;
 use super::memory::Found;
+use super::protections::{Contender, Record};
 use super::staged::{Did, Staged};
-use super::ways::{Contender, Record};
 
-/// Events between two looks at the clock.
+/// Events between two readings of the clock.
 const BATCH_EVENTS: u64 = 5_000;
 
-/// What became of the events of a run.
+/// The count of a run's events by their outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Events emitted.
@@ -45,11 +45,11 @@ impl Tally {
     }
 }
 
-/// Stages and records events, and counts what became of them.
+/// Stages and records events, and counts their outcomes.
 #[inline(always)]
 fn emit(parts: (Record, *const ()), staged: &mut Staged, first: u64, count: u64) -> Tally {
     let (record, writer) = parts;
-    // Called through a pointer that the compiler knows nothing of, as the library is.
+    // The call goes through a pointer that the compiler cannot resolve, as the library's does.
     let record = black_box(record);
     let (mut recorded, mut switches) = (0, 0);
     for number in first..first + count {
@@ -62,16 +62,16 @@ fn emit(parts: (Record, *const ()), staged: &mut Staged, first: u64, count: u64)
     Tally { emitted: count, recorded, switches, restarts: 0 }
 }
 
-/// A thread that emits into a way's buffers, and what came of it so far.
+/// A thread that emits into a contender's buffers, and its count of events.
 pub(super) struct Runner {
-    /// The way.
+    /// The protection with its buffers.
     pub(super) contender: Contender,
     staged: Staged,
     tally: Tally,
 }
 
 impl Runner {
-    /// Events of so many bytes.
+    /// Makes a runner for events of a length.
     pub(super) fn new(contender: Contender, body_bytes: usize) -> Self {
         Self { contender, staged: Staged::new(0, body_bytes), tally: Tally::default() }
     }
@@ -83,8 +83,8 @@ impl Runner {
         tally
     }
 
-    /// Emits `warm_up` events, which do not count, then `batches` batches: the middle one's ns for
-    /// each event, of the time that the thread had on its CPU.
+    /// Emits `warm_up` events, which do not count, then `batches` batches; returns the median
+    /// batch's ns for each event, in CPU time of the thread.
     pub(super) fn median_ns(&mut self, warm_up: u64, batches: u32) -> Result<f64> {
         self.emit(warm_up);
         let mut figures = Vec::with_capacity(batches as usize);
@@ -96,10 +96,10 @@ impl Runner {
         median(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
     }
 
-    /// Emits `events` events and takes the time of each: the average of the middle half of those
-    /// that stayed in their sub-buffer, and of those that opened one, in ticks. (Counters of some
-    /// machines go on in steps: a median would be one of those.) What taking the time takes is
-    /// taken away.
+    /// Emits `events` events and measures each: the average of the middle half of those that stayed
+    /// in their sub-buffer, and of those that opened one, in ticks. (Counters of some machines
+    /// advance in steps, and a median would be one of these steps.) The cost of timing is
+    /// subtracted.
     pub(super) fn ticks_of_paths(&mut self, events: u64) -> Result<Option<(f64, f64)>> {
         let empty: Vec<f64> = (0..events.min(2_000)).map(|_| timed(|| ()).0).collect();
         let Some(empty) = middle(empty) else { return Ok(None) };
@@ -123,33 +123,33 @@ impl Runner {
         Ok(middle(fast).zip(middle(switches)))
     }
 
-    /// How often an event has opened a sub-buffer.
+    /// Returns the part of events that have opened a sub-buffer.
     pub(super) fn switches_per_event(&self) -> f64 {
         self.tally.switches as f64 / self.tally.emitted as f64
     }
 
-    /// What became of all events, if the buffers hold what was recorded. One thread on one CPU
-    /// leaves no gaps.
+    /// Returns the account of all events, if the buffers hold all that were recorded. One thread on
+    /// one CPU leaves no gaps.
     pub(super) fn check(&self) -> Result<Account> {
         let found = self.contender.find(self.staged.body_bytes)?;
         let gaps: u64 = found.iter().map(|found| found.gaps).sum();
         let account = check(&self.contender, &found, &self.tally)?;
         if gaps > self.tally.lost() {
             let message = format!("{gaps} events are missing in between: {:?}", self.tally);
-            return Err(Error::output(self.contender.way.name(), message));
+            return Err(Error::output(self.contender.protection.name(), message));
         }
         Ok(account)
     }
 }
 
 impl Runner {
-    /// Emits so many events that nobody measures.
+    /// Emits events that are not measured.
     pub(super) fn skip(&mut self, events: u64) {
         self.emit(events);
     }
 }
 
-/// What stepping through events needs.
+/// Methods for stepping through events.
 #[cfg(target_arch = "x86_64")]
 impl Runner {
     /// Emits events until one opens a sub-buffer, at most `most`; how many.
@@ -157,19 +157,19 @@ impl Runner {
         (1..=most).find(|_| self.emit(1).switches > 0).unwrap_or(most)
     }
 
-    /// Says that a child has emitted so many events in our place.
+    /// Adds the events that a child has emitted for this process.
     pub(super) fn account_for(&mut self, tally: &Tally) {
         self.tally.add(tally);
     }
 
-    /// Code, writer and event, for a child that is stepped through.
+    /// Returns code, writer and event, for a child that is stepped through.
     pub(super) fn stepped(&mut self) -> ((Record, *const ()), &mut Staged, u64) {
         (self.contender.parts(), &mut self.staged, self.tally.emitted)
     }
 }
 
-/// What became of the events, if buffers hold what was recorded, by their own count, and no more
-/// than that is in them.
+/// Computes the account of the events, if buffers hold, by their own count, exactly those that were
+/// recorded.
 fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Account> {
     let mut all = Found::default();
     found.iter().for_each(|found| all.add(found));
@@ -184,11 +184,11 @@ fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Accoun
         });
     }
     let message = format!("events do not add up: {tally:?}, in the buffers: {all:?}");
-    Err(Error::output(contender.way.name(), message))
+    Err(Error::output(contender.protection.name(), message))
 }
 
-/// What `work` takes, in ticks of the counter, by itself: nothing before it is still under way when
-/// it begins, nothing of it but stores when it ends.
+/// Measures `work` alone, in ticks of the counter: no earlier instruction is still in flight when
+/// it begins, and nothing of it but stores is when it ends.
 #[inline(always)]
 fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     load_fence();
@@ -201,7 +201,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (end.wrapping_sub(begin) as f64, done)
 }
 
-/// The average of the middle half of figures.
+/// Returns the average of the middle half of figures.
 fn middle(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let quarter = figures.len() / 4;
@@ -213,10 +213,10 @@ fn median(figures: &[f64]) -> Option<f64> {
     Spread::of(figures).map(|spread| spread.median)
 }
 
-/// What threads came to that emitted at once.
+/// The result of threads that emitted at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AtOnce {
-    /// What became of their events.
+    /// The count of their events.
     pub(super) tally: Tally,
     /// By the buffers.
     pub(super) account: Account,
@@ -226,8 +226,8 @@ pub(super) struct AtOnce {
     pub(super) cpu_ns: u64,
 }
 
-/// Lets `threads` threads emit for so long: each on one of `cpus` for itself if they are enough,
-/// else as the scheduler wants it.
+/// Lets `threads` threads emit for a fixed time: each on a CPU of its own if there are enough in
+/// `cpus`, else as the scheduler decides.
 pub(super) fn at_once(
     contender: &Contender,
     (threads, cpus): (usize, &[usize]),
@@ -238,7 +238,7 @@ pub(super) fn at_once(
     let run = |thread: usize| -> Result<(Tally, [u64; 3])> {
         let mut staged = Staged::new(thread, body_bytes);
         let pinned = if threads <= cpus.len() { pin(cpus[thread]) } else { Ok(()) };
-        // All of them come to the barrier, or those that do would wait for ever.
+        // All threads must reach the barrier, or those that do would wait for ever.
         barrier.wait();
         pinned?;
         let parts = contender.parts();
@@ -274,13 +274,13 @@ mod tests {
     use trackway_ring::Geometry;
 
     use super::super::clock::Still;
-    use super::super::ways::{Scale, Way};
+    use super::super::protections::{ProtectionKind, Scale};
     use super::*;
 
-    fn runner(way: Way, cpu: usize) -> Runner {
+    fn runner(protection: ProtectionKind, cpu: usize) -> Runner {
         let geometry = Geometry::new(12, 3).expect("a geometry");
         let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
-        Runner::new(Contender::new(way, scale, Still::new()).expect("buffers"), 32)
+        Runner::new(Contender::new(protection, scale, Still::new()).expect("buffers"), 32)
     }
 
     #[test]
@@ -293,21 +293,23 @@ mod tests {
     fn records_that_are_not_there_are_noticed() {
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
         let checked = trackway_bench_engine::host::affinity::on(cpu, || {
-            for way in [Way::Nothing, Way::Claim, Way::Lockless] {
-                let mut runner = runner(way, cpu);
-                assert!(runner.check().is_err(), "{way:?}: nothing was recorded");
+            for protection in
+                [ProtectionKind::Nothing, ProtectionKind::Claim, ProtectionKind::Lockless]
+            {
+                let mut runner = runner(protection, cpu);
+                assert!(runner.check().is_err(), "{protection:?}: nothing was recorded");
                 runner.median_ns(100, 3)?;
                 runner.tally.recorded += 1;
-                assert!(runner.check().is_err(), "{way:?}: one too few");
+                assert!(runner.check().is_err(), "{protection:?}: one too few");
                 runner.tally.recorded -= 2;
-                assert!(runner.check().is_err(), "{way:?}: one too many");
+                assert!(runner.check().is_err(), "{protection:?}: one too many");
                 runner.tally.recorded += 1;
-                // One number is left out, and nobody says that an event was lost.
+                // The runner skips a number without a count of lost events.
                 runner.emit(1);
                 runner.tally.emitted += 1;
                 runner.emit(1);
                 runner.tally.emitted -= 1;
-                assert!(runner.check().is_err(), "{way:?}: a gap");
+                assert!(runner.check().is_err(), "{protection:?}: a gap");
             }
             Ok(())
         });
@@ -318,7 +320,7 @@ mod tests {
     fn switches_are_told_apart_from_other_events() {
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
         let done = trackway_bench_engine::host::affinity::on(cpu, || {
-            let mut runner = runner(Way::Nothing, cpu);
+            let mut runner = runner(ProtectionKind::Nothing, cpu);
             runner.ticks_of_paths(1_000)?;
             runner.check()?;
             Ok(runner.tally)

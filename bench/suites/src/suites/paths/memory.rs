@@ -1,7 +1,8 @@
-//! Buffers in memory of our own, laid out as in the window: control lines, then sub-buffers; and
-//! what is found in them afterwards.
+//! Buffers in private memory, laid out as in the window: control lines, then sub-buffers; and the
+//! search for records in them.
 //!
-//! Main invariant: nobody is believed. After each run the records are looked for in the bytes.
+//! Main invariant: no writer's own count is trusted. After each run the bytes are searched for the
+//! records.
 
 use std::io;
 use std::ptr;
@@ -33,13 +34,13 @@ pub(super) struct Map {
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread; it is used through atomics and raw
-// copies by whom the buffers' own rules admit.
+// copies according to the buffers' own rules.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Zeroed memory, all of it touched.
+    /// Makes zeroed memory, and touches all of it.
     fn new(bytes: usize) -> Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -52,13 +53,13 @@ impl Map {
         Ok(Self { base: base.cast(), bytes })
     }
 
-    /// Where byte `at` is mapped.
+    /// Returns the address of byte `at`.
     #[inline(always)]
     pub(super) fn at(&self, at: u64) -> *mut u8 {
         self.base.wrapping_add(at as usize)
     }
 
-    /// Whether `bytes` at `at` are in it.
+    /// Returns true if `bytes` at `at` are within the buffer.
     #[inline(always)]
     pub(super) fn holds(&self, at: u64, bytes: usize) -> bool {
         at.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes as u64)
@@ -67,7 +68,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and what refers to it borrows from its owner.
+        // SAFETY: the mapping is ours, and every reference into it borrows from its owner.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
     }
 }
@@ -86,7 +87,7 @@ impl Memory for Map {
 impl Store for Map {
     #[inline(always)]
     unsafe fn store(&self, at: u64, source: &[u8]) {
-        // Bounded, as in the window, where what says where is in shared memory.
+        // The bounds are checked, as in the window, where the positions are in shared memory.
         if self.holds(at, source.len()) {
             // SAFETY: the range is mapped, and the caller's slot.
             unsafe { copy_by_words(source.as_ptr(), self.at(at), source.len()) };
@@ -97,27 +98,27 @@ impl Store for Map {
 impl claim::Copy for Map {
     #[inline(always)]
     unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize) {
-        // SAFETY: the caller bounded the plan's target, with room for whole words behind, and has
+        // SAFETY: the caller bounded the plan's target, with room for whole words after it, and has
         // as many bytes of source.
         unsafe { copy_by_words(source, self.at(at), bytes.next_multiple_of(8)) };
     }
 }
 
-/// What is in a buffer after a run.
+/// The content of a buffer after a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Records that its own counters say it took.
+    /// Number of records by the buffer's own counters.
     pub(super) counted: u64,
     /// Records that are in it now.
     pub(super) records: u64,
-    /// Records whose number is not the one after that of the record before.
+    /// Records whose number does not follow that of the record before.
     pub(super) gaps: u64,
     /// Number of the last one.
     pub(super) last: Option<u32>,
 }
 
 impl Found {
-    /// Takes the records in `content`, which must be whole ones, each with so many bytes of body.
+    /// Counts the records in `content`, which must be whole, each with `body_bytes` of body.
     fn take(&mut self, content: &[u8], body_bytes: usize) -> Result<u64> {
         let wrong = |message: &str| Err(Error::output("a buffer", message));
         let mut rest = content;
@@ -146,7 +147,7 @@ impl Found {
         Ok(records)
     }
 
-    /// Adds what is in another buffer.
+    /// Adds the content of another buffer.
     pub(super) fn add(&mut self, other: &Self) {
         self.counted += other.counted;
         self.records += other.records;
@@ -156,18 +157,18 @@ impl Found {
 
 const _: () = assert!(ID < TAG_MEDIUM && Staged::BODY_BYTES_MIN >= 4);
 
-/// Whether a thread's next number is this one.
+/// Returns true if a thread's next number is this one.
 const fn follows(last: u32, number: u32) -> bool {
     let mask = (1 << NUMBER_BITS) - 1;
     last & !mask == number & !mask && last.wrapping_add(1) & mask == number & mask
 }
 
-/// A buffer that somebody writes into.
+/// A buffer for writers.
 pub(super) trait Ring: Sync + Sized {
-    /// An empty one, as a flight recorder: it is never full.
+    /// Makes an empty one, as a flight recorder: it is never full.
     fn new(geometry: Geometry) -> Result<Self>;
 
-    /// What is in it, while nobody writes; all of its bodies have so many bytes.
+    /// Searches the buffer for records while nothing writes; all of their bodies have `body_bytes`.
     fn find(&self, body_bytes: usize) -> Result<Found>;
 }
 
@@ -178,13 +179,13 @@ pub(super) struct OurRing {
 }
 
 impl OurRing {
-    /// Its memory.
+    /// Returns its memory.
     #[inline(always)]
     pub(super) fn map(&self) -> &Map {
         &self.map
     }
 
-    /// The region.
+    /// Returns the region.
     #[inline(always)]
     pub(super) fn region(&self) -> Region<'_> {
         let table = self.map.at(CONTROL_BYTES as u64).cast::<AtomicU32>();
@@ -216,7 +217,7 @@ impl Ring for OurRing {
         let damaged = |damage| Error::output("a region", damage);
         let region = self.region();
         let snapshot = region.snapshot().map_err(damaged)?;
-        // Nobody writes, so the slot is stable.
+        // Nothing writes, so the slot is stable.
         let counted = snapshot.events.ok_or_else(|| Error::output("a region", "it changes"))?;
         let mut found = Found { counted, ..Found::default() };
         let oldest = region.oldest_index(snapshot.head);
@@ -240,18 +241,18 @@ impl Ring for OurRing {
 pub(super) struct PaperRing {
     map: Map,
     geometry: Geometry,
-    /// The place that is the consumer's.
+    /// The consumer's position.
     own: AtomicU32,
 }
 
 impl PaperRing {
-    /// Its memory.
+    /// Returns its memory.
     #[inline(always)]
     pub(super) fn map(&self) -> &Map {
         &self.map
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     #[inline(always)]
     pub(super) fn buffer(&self) -> Buffer<'_> {
         const SUB_BUFFERS_AT: u64 = LOCKLESS_COUNTERS_BYTES as u64;
@@ -317,7 +318,7 @@ impl Ring for PaperRing {
 mod tests {
     use super::*;
 
-    /// A record as it lies in memory.
+    /// Returns a record as it lies in memory.
     fn record(number: u32) -> [u8; 8] {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&(7 << TAG_BITS | ID).to_le_bytes());

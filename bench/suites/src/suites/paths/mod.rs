@@ -1,57 +1,58 @@
-//! What keeping writers apart costs, and which of its code paths an event takes: ours beside the
-//! 2012 paper's reserve and commit, a mutex, and blocked signals, with the buffers by themselves.
+//! The cost of keeping writers apart, and the cost of each code path of an event: Trackway's
+//! protections next to the 2012 paper's reserve and commit, a mutex, and blocked signals. The
+//! buffers are measured by themselves.
 //!
 //! ```text
-//! staged     an event as its site leaves it
-//! clock      what it is stamped with
-//! memory     buffers, and what is found in them
-//! ways       the writers
-//! loops      what is timed
-//! stepping   what is counted instruction by instruction
+//! staged       an event as its site leaves it
+//! clock        clocks that stamp events
+//! memory       buffers, and the search for records in them
+//! protections  the writers
+//! loops        timed loops
+//! stepping     instructions, counted by single steps
 //! ```
 //!
-//! Main invariant: all ways stage the same event, read the same clock, make the same header, and
-//! write into buffers of the same size that are never full; and after each run as many records as
-//! were taken are looked for in the bytes of the buffer.
+//! Main invariant: all protections stage the same event, read the same clock, make the same header,
+//! and write into buffers of the same size that are never full; and after each run the bytes of the
+//! buffer are searched for as many records as were recorded.
 
 mod clock;
 mod loops;
 mod memory;
+mod protections;
 mod staged;
 #[cfg(target_arch = "x86_64")]
 mod stepping;
-mod ways;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::affinity::on;
 use trackway_bench_engine::host::machine::allowed_cpus;
 use trackway_bench_engine::ratios::at_most;
-use trackway_bench_engine::ratios::{ByRound, Form, Told, most};
+use trackway_bench_engine::ratios::{ByRound, Estimate, Form, most};
 use trackway_bench_engine::results::{Account, Bar, Report, SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::signals;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 use trackway_ring::Geometry;
 
-use super::together::Together;
+use super::shared_runs::SharedRuns;
 use clock::{Line, Still, Unfenced};
 use loops::Runner;
-use ways::{Contender, Scale, Way};
+use protections::{Contender, ProtectionKind, Scale};
 
 /// Its name.
 const NAME: &str = "paths";
-/// Sub-buffers of the buffers in which nothing else is asked about: sixteen of 64 KiB.
+/// Sub-buffers of the buffers in rows that do not vary them: sixteen of 64 KiB.
 const SHIFTS: (u32, u32) = (16, 4);
 /// Sizes and numbers of sub-buffers, as powers of two: 4 KiB to 4 MiB, in rings of 1 MiB as long as
 /// that is possible.
 const SIZES: [(u32, u32); 6] = [(12, 8), (14, 6), (16, 4), (18, 2), (20, 1), (22, 1)];
-/// How many of these are in rings of the same size.
+/// Number of these that are in rings of the same size.
 const SAME_RING: usize = 4;
 /// Payloads, in bytes: a `u32`, and eight of them.
 const PAYLOADS: [usize; 2] = [4, 32];
-/// Payload of threads at once, and of what is stepped through.
+/// Payload of simultaneous threads, and of stepped events.
 const BYTES: usize = PAYLOADS[0];
-/// Payload where switches are looked at: the longer the records, the more of them switch.
+/// Payload where switches are measured: longer records switch more often.
 const SIZES_BYTES: usize = 256;
 /// Threads for each CPU, where there are too many.
 const OVERSUBSCRIBED: [usize; 2] = [2, 8];
@@ -59,19 +60,19 @@ const OVERSUBSCRIBED: [usize; 2] = [2, 8];
 #[cfg(target_arch = "x86_64")]
 const STEPPED: (u32, u64) = (2, 12);
 
-/// What else there is to know of rows.
+/// Keys of rows' extra figures.
 const MILLIONS: &str = "million events/s";
 const LOST: &str = "lost, %";
 const RESTARTS: &str = "restarts in a million";
 #[cfg(target_arch = "x86_64")]
 const ATOMIC: &str = "atomic instructions";
 
-/// Which clock events are stamped with.
+/// The clock that stamps events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClockKind {
     /// The processor's counter, as the product reads it.
     Counter,
-    /// One that always says the same.
+    /// A constant clock.
     Still,
 }
 
@@ -80,20 +81,20 @@ enum ClockKind {
 enum Path {
     /// The event stays in its sub-buffer.
     Fast,
-    /// It opens one.
+    /// The event opens a sub-buffer.
     Switch,
 }
 
-/// What a row asks.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Question {
-    /// An event of so many bytes, in a loop.
+    /// An event with a payload of this length, in a loop.
     Loop(usize, ClockKind),
-    /// The same in sub-buffers of another size.
+    /// An event in sub-buffers of another size, in a loop.
     Size(usize),
     /// An event on a path, by itself.
-    Alone(Path),
-    /// The same in a loop, by the line through sizes of sub-buffers.
+    Single(Path),
+    /// An event on a path in a loop, by the line through sizes of sub-buffers.
     Line(Path),
     /// Threads at once.
     Threads(usize),
@@ -108,8 +109,8 @@ impl Question {
             Self::Loop(bytes, ClockKind::Counter) => payload(bytes),
             Self::Loop(bytes, ClockKind::Still) => format!("{}, still clock", payload(bytes)),
             Self::Size(at) => format!("{SIZES_BYTES} B, sub-buffers of {} KiB", kibibytes(at)),
-            Self::Alone(Path::Fast) => "fast path, alone".to_owned(),
-            Self::Alone(Path::Switch) => "switch path, alone".to_owned(),
+            Self::Single(Path::Fast) => "fast path, alone".to_owned(),
+            Self::Single(Path::Switch) => "switch path, alone".to_owned(),
             Self::Line(Path::Fast) => "fast path, in a loop".to_owned(),
             Self::Line(Path::Switch) => "a switch adds, in a loop".to_owned(),
             Self::Threads(1) => "u32, 1 thread, shared buffers".to_owned(),
@@ -121,18 +122,18 @@ impl Question {
 
     const fn unit(self) -> Option<Unit> {
         match self {
-            Self::Alone(_) | Self::Line(_) => Some(Unit::Ns),
+            Self::Single(_) | Self::Line(_) => Some(Unit::Ns),
             Self::Instructions(_) => Some(Unit::InstructionsPerEvent),
             Self::Loop(..) | Self::Size(_) | Self::Threads(_) => None,
         }
     }
 
-    /// All of them, on so many CPUs.
+    /// Returns all rows, for a number of CPUs.
     fn all(cpus: usize) -> Vec<Self> {
         let clocks = [ClockKind::Counter, ClockKind::Still];
         let loops = clocks.iter().flat_map(|&clock| PAYLOADS.map(|bytes| Self::Loop(bytes, clock)));
         let mut all: Vec<Self> = loops.collect();
-        all.extend([Path::Fast, Path::Switch].map(Self::Alone));
+        all.extend([Path::Fast, Path::Switch].map(Self::Single));
         all.extend([Path::Fast, Path::Switch].map(Self::Line));
         all.extend((0..SIZES.len()).map(Self::Size));
         all.extend(threads(cpus).into_iter().map(Self::Threads));
@@ -140,12 +141,12 @@ impl Question {
         all
     }
 
-    /// Whether it is asked of a way: of one that is not fit for use, only what tells why it is
-    /// here.
-    const fn is_for(self, way: Way) -> bool {
+    /// Returns true if a protection has this row: one that is not fit for use has only the rows
+    /// that show why it is listed.
+    const fn is_for(self, protection: ProtectionKind) -> bool {
         match self {
             Self::Loop(_, ClockKind::Counter) | Self::Instructions(_) => true,
-            _ => !matches!(way, Way::LocklessUnfenced),
+            _ => !matches!(protection, ProtectionKind::LocklessUnfenced),
         }
     }
 }
@@ -166,11 +167,11 @@ fn threads(cpus: usize) -> Vec<usize> {
     counts
 }
 
-/// How much of everything is done.
+/// The amount of work in a run.
 #[derive(Debug, Clone, Copy)]
 struct Dose {
-    /// A so-manieth of a ring is filled before anything counts, so that a figure does not depend on
-    /// who was there before.
+    /// Divisor of the part of a ring that is filled before events count, so that a figure does not
+    /// depend on the earlier content of the caches.
     warm_up: u64,
     batches: u32,
     duration_ns: u64,
@@ -191,18 +192,18 @@ impl Dose {
     }
 }
 
-/// Two figures of one run: of the fast path and of the switch path, and what became of the events.
+/// Two figures of one run, of the fast path and of the switch path, and the account of the events.
 #[derive(Debug, Clone, Copy)]
-struct Both {
+struct PathFigures {
     fast: f64,
     switch: f64,
     account: Account,
 }
 
-/// What a run is of whose figures are two rows'.
+/// The kind of a run that gives figures for two rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunKind {
-    Alone,
+    Single,
     Line,
 }
 
@@ -210,13 +211,13 @@ enum RunKind {
 pub(crate) struct Paths {
     line: Option<Line>,
     cpus: Vec<usize>,
-    rows: Vec<(Way, Question)>,
-    both: Together<(Way, RunKind), Both>,
+    rows: Vec<(ProtectionKind, Question)>,
+    path_figures: SharedRuns<(ProtectionKind, RunKind), PathFigures>,
     #[cfg(target_arch = "x86_64")]
-    stepped: Together<Way, Stepped>,
+    stepped: SharedRuns<ProtectionKind, Stepped>,
 }
 
-/// What was stepped through, and what became of the events.
+/// The steps of each event, and the account of the events.
 #[cfg(target_arch = "x86_64")]
 type Stepped = (Vec<(staged::Did, stepping::Steps)>, Account);
 
@@ -226,89 +227,98 @@ fn geometry((sub_shift, count_shift): (u32, u32)) -> Result<Geometry> {
 }
 
 impl Paths {
-    /// Nothing is measured yet.
+    /// Makes the suite without results.
     pub(crate) const fn new() -> Self {
         Self {
             line: None,
             cpus: Vec::new(),
             rows: Vec::new(),
-            both: Together::new(),
+            path_figures: SharedRuns::new(),
             #[cfg(target_arch = "x86_64")]
-            stepped: Together::new(),
+            stepped: SharedRuns::new(),
         }
     }
 
-    /// The CPU of what has one thread.
+    /// Returns the CPU of single threads.
     fn cpu(&self) -> usize {
         self.cpus.first().copied().unwrap_or(0)
     }
 
-    fn contender(&self, way: Way, clock: ClockKind, scale: Scale) -> Result<Contender> {
+    fn contender(
+        &self,
+        protection: ProtectionKind,
+        clock: ClockKind,
+        scale: Scale,
+    ) -> Result<Contender> {
         let line = self.line.as_ref().ok_or_else(|| Error::output("the clock", "none"))?;
-        match (way, clock) {
-            (Way::LocklessUnfenced, _) => Contender::new(way, scale, Unfenced(line.again())),
-            (_, ClockKind::Counter) => Contender::new(way, scale, line.again()),
-            (_, ClockKind::Still) => Contender::new(way, scale, Still::new()),
+        match (protection, clock) {
+            (ProtectionKind::LocklessUnfenced, _) => {
+                Contender::new(protection, scale, Unfenced(line.again()))
+            }
+            (_, ClockKind::Counter) => Contender::new(protection, scale, line.again()),
+            (_, ClockKind::Still) => Contender::new(protection, scale, Still::new()),
         }
     }
 
-    /// A thread that emits events of so many bytes into empty buffers.
+    /// Makes a thread that emits events of a length into empty buffers.
     fn runner(
         &self,
-        way: Way,
+        protection: ProtectionKind,
         (shifts, bytes): ((u32, u32), usize),
         clock: ClockKind,
     ) -> Result<(Runner, Geometry)> {
         let geometry = geometry(shifts)?;
         let scale = Scale { geometry, cpus: self.cpu() + 1, threads: 1 };
-        Ok((Runner::new(self.contender(way, clock, scale)?, bytes), geometry))
+        Ok((Runner::new(self.contender(protection, clock, scale)?, bytes), geometry))
     }
 
-    /// ns of an event in a loop; also, how often one switches.
+    /// Measures ns of an event in a loop, and the part of events that switch.
     fn in_loop(
         &self,
-        way: Way,
+        protection: ProtectionKind,
         (shifts, bytes): ((u32, u32), usize),
         clock: ClockKind,
         dose: Dose,
     ) -> Result<(f64, f64, Account)> {
-        let (mut runner, geometry) = self.runner(way, (shifts, bytes), clock)?;
+        let (mut runner, geometry) = self.runner(protection, (shifts, bytes), clock)?;
         let ns = runner.median_ns(dose.warm_up(geometry, bytes), dose.batches)?;
         Ok((ns, runner.switches_per_event(), runner.check()?))
     }
 
-    /// ns of an event on each path, between fences.
-    fn alone(&self, way: Way, dose: Dose) -> Result<Both> {
+    /// Measures ns of an event on each path, between fences.
+    fn by_single_events(&self, protection: ProtectionKind, dose: Dose) -> Result<PathFigures> {
         let shifts = (SIZES[0], SIZES_BYTES);
-        let (mut runner, geometry) = self.runner(way, shifts, ClockKind::Counter)?;
+        let (mut runner, geometry) = self.runner(protection, shifts, ClockKind::Counter)?;
         runner.skip(dose.warm_up(geometry, SIZES_BYTES));
         let ticks = runner.ticks_of_paths(dose.timed_events)?;
         let rate = self.line.as_ref().and_then(Line::ticks_per_ns);
-        let ((fast, switch), rate) =
-            ticks.zip(rate).ok_or_else(|| Error::output(way.name(), "no event on a path"))?;
-        Ok(Both { fast: fast / rate, switch: switch / rate, account: runner.check()? })
+        let ((fast, switch), rate) = ticks
+            .zip(rate)
+            .ok_or_else(|| Error::output(protection.name(), "no event on a path"))?;
+        Ok(PathFigures { fast: fast / rate, switch: switch / rate, account: runner.check()? })
     }
 
-    /// ns of an event in a loop that never switches, and what a switch adds: by the line through
-    /// the sizes whose rings are of one size.
-    fn by_line(&self, way: Way, dose: Dose) -> Result<Both> {
+    /// Returns ns of an event in a loop that never switches, and the additional cost of a switch:
+    /// by the line through the sizes whose rings are of one size.
+    fn by_line(&self, protection: ProtectionKind, dose: Dose) -> Result<PathFigures> {
         let mut points = Vec::new();
         let mut account = Account::default();
         for shifts in &SIZES[..SAME_RING] {
             let shifts = (*shifts, SIZES_BYTES);
-            let (ns, switches, became) = self.in_loop(way, shifts, ClockKind::Counter, dose)?;
+            let (ns, switches, became) =
+                self.in_loop(protection, shifts, ClockKind::Counter, dose)?;
             points.push((switches, ns));
             account.add(&became);
         }
         let line = line_through(&points);
-        let (fast, switch) = line.ok_or_else(|| Error::output(way.name(), "no line"))?;
-        Ok(Both { fast, switch, account })
+        let (fast, switch) = line.ok_or_else(|| Error::output(protection.name(), "no line"))?;
+        Ok(PathFigures { fast, switch, account })
     }
 
-    fn threads(&self, way: Way, count: usize, dose: Dose) -> Result<Sample> {
+    fn threads(&self, protection: ProtectionKind, count: usize, dose: Dose) -> Result<Sample> {
         let cpus = self.cpus.last().map_or(1, |last| last + 1);
         let scale = Scale { geometry: geometry(SHIFTS)?, cpus, threads: count };
-        let contender = self.contender(way, ClockKind::Counter, scale)?;
+        let contender = self.contender(protection, ClockKind::Counter, scale)?;
         let run = loops::at_once(&contender, (count, &self.cpus), BYTES, dose.duration_ns)?;
         let recorded = run.tally.recorded as f64;
         let of_emitted = |number: u64| number as f64 / run.tally.emitted as f64;
@@ -321,16 +331,16 @@ impl Paths {
         Ok(Sample { figure, account: Some(run.account), extra, ..Sample::default() })
     }
 
-    /// All of a way's instructions.
+    /// Counts the instructions of events on both paths.
     #[cfg(target_arch = "x86_64")]
-    fn step(&self, way: Way) -> Result<Stepped> {
+    fn step(&self, protection: ProtectionKind) -> Result<Stepped> {
         let geometry = geometry(SIZES[0])?;
         let scale = Scale { geometry, cpus: self.cpu() + 1, threads: 1 };
-        // Stepping takes long; what it would make of the time is not asked about.
+        // Stepping takes long; its effect on the time does not count.
         let line = Line::slow();
-        let contender = match way {
-            Way::LocklessUnfenced => Contender::new(way, scale, Unfenced(line))?,
-            _ => Contender::new(way, scale, line)?,
+        let contender = match protection {
+            ProtectionKind::LocklessUnfenced => Contender::new(protection, scale, Unfenced(line))?,
+            _ => Contender::new(protection, scale, line)?,
         };
         let mut runner = Runner::new(contender, BYTES);
         let found = stepping::around_switches(&mut runner, STEPPED, geometry.sub_bytes())?;
@@ -339,16 +349,22 @@ impl Paths {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn instructions(&mut self, row: usize, way: Way, path: Path) -> Result<Sample> {
-        let mut stepped = std::mem::replace(&mut self.stepped, Together::new());
-        let found = stepped.take(way, row, || on(self.cpu(), || self.step(way)));
+    fn instructions(
+        &mut self,
+        row: usize,
+        protection: ProtectionKind,
+        path: Path,
+    ) -> Result<Sample> {
+        let mut stepped = std::mem::replace(&mut self.stepped, SharedRuns::new());
+        let found = stepped.take(protection, row, || on(self.cpu(), || self.step(protection)));
         let did = match path {
             Path::Fast => staged::Did::Recorded,
             Path::Switch => staged::Did::Switched,
         };
         let sample = found.and_then(|(events, account)| {
             let usual = stepping::usual(events, did);
-            let (steps, most) = usual.ok_or_else(|| Error::output(way.name(), "no event"))?;
+            let (steps, most) =
+                usual.ok_or_else(|| Error::output(protection.name(), "no event"))?;
             let extra = vec![
                 (ATOMIC, steps.locked as f64),
                 ("fences", steps.fences as f64),
@@ -364,55 +380,65 @@ impl Paths {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn instructions(&mut self, _row: usize, way: Way, _path: Path) -> Result<Sample> {
-        Err(Error::output(way.name(), "instructions are told apart on x86-64 only"))
+    fn instructions(
+        &mut self,
+        _row: usize,
+        protection: ProtectionKind,
+        _path: Path,
+    ) -> Result<Sample> {
+        Err(Error::output(protection.name(), "instructions are told apart on x86-64 only"))
     }
 
-    fn both(&mut self, row: usize, (way, kind): (Way, RunKind), dose: Dose) -> Result<Both> {
-        let mut both = std::mem::replace(&mut self.both, Together::new());
+    fn path_figures(
+        &mut self,
+        row: usize,
+        (protection, kind): (ProtectionKind, RunKind),
+        dose: Dose,
+    ) -> Result<PathFigures> {
+        let mut path_figures = std::mem::replace(&mut self.path_figures, SharedRuns::new());
         let run = || {
             on(self.cpu(), || match kind {
-                RunKind::Alone => self.alone(way, dose),
-                RunKind::Line => self.by_line(way, dose),
+                RunKind::Single => self.by_single_events(protection, dose),
+                RunKind::Line => self.by_line(protection, dose),
             })
         };
-        let found = both.take((way, kind), row, run).copied();
-        self.both = both;
+        let found = path_figures.take((protection, kind), row, run).copied();
+        self.path_figures = path_figures;
         found
     }
 
-    /// Why a row cannot be measured here.
-    fn missing(&self, way: Way, question: Question) -> Option<String> {
+    /// Returns the reason if a row cannot be measured here.
+    fn missing(&self, protection: ProtectionKind, question: Question) -> Option<String> {
         let has_counter = self.line.as_ref().and_then(Line::ticks_per_ns).is_some();
         let reason = match question {
-            Question::Alone(_) if !has_counter => Some("this processor has no counter to read"),
+            Question::Single(_) if !has_counter => Some("this processor has no counter to read"),
             Question::Instructions(_) if cfg!(not(target_arch = "x86_64")) => {
                 Some("instructions are told apart on x86-64 only")
             }
             Question::Instructions(_) if !may_step() => Some("ptrace is not allowed here"),
             _ => None,
         };
-        ways::missing(way).or(reason).map(str::to_owned)
+        protections::missing(protection).or(reason).map(str::to_owned)
     }
 
-    fn entry(&self, way: Way, question: Question) -> Entry {
+    fn entry(&self, protection: ProtectionKind, question: Question) -> Entry {
         Entry {
-            tracer: way.name().to_owned(),
+            tracer: protection.name().to_owned(),
             case: question.words(),
             x: match question {
                 Question::Size(at) => Some(kibibytes(at) as f64),
                 _ => None,
             },
-            absent: self.missing(way, question),
+            absent: self.missing(protection, question),
             unit: question.unit(),
             records: true,
-            command: format!("trackway bench {NAME} --tracers {}", way.name()),
+            command: format!("trackway bench {NAME} --tracers {}", protection.name()),
             ..Entry::default()
         }
     }
 }
 
-/// Whether a child of ours can be stepped through.
+/// Returns true if a child process can be stepped through.
 fn may_step() -> bool {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the child does nothing.
@@ -440,32 +466,38 @@ impl Suite for Paths {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        Way::ALL.map(Way::name).into()
+        ProtectionKind::ALL.map(ProtectionKind::name).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        context.progress.say("comparing clocks");
+        context.progress.show_step("comparing clocks");
         self.line = Some(Line::calibrated());
         self.cpus = allowed_cpus()?;
-        let is_wanted = |way: &Way| *way == Way::Nothing || context.settings.wants(way.name());
-        let ways: Vec<Way> = Way::ALL.into_iter().filter(is_wanted).collect();
+        let is_wanted = |protection: &ProtectionKind| {
+            *protection == ProtectionKind::Nothing || context.settings.wants(protection.name())
+        };
+        let protections: Vec<ProtectionKind> =
+            ProtectionKind::ALL.into_iter().filter(is_wanted).collect();
         for question in Question::all(self.cpus.len()) {
-            let of = ways.iter().filter(|way| question.is_for(**way));
-            self.rows.extend(of.map(|way| (*way, question)));
+            let of = protections.iter().filter(|protection| question.is_for(**protection));
+            self.rows.extend(of.map(|protection| (*protection, question)));
         }
-        let first = (Way::Rseq, Question::Loop(BYTES, ClockKind::Counter));
+        let first = (ProtectionKind::Rseq, Question::Loop(BYTES, ClockKind::Counter));
         let control = self.rows.iter().position(|row| *row == first);
         self.rows.extend(control.map(|_| first));
-        let mut entries: Vec<Entry> =
-            self.rows.iter().map(|&(way, question)| self.entry(way, question)).collect();
-        for (entry, (way, question)) in entries.iter_mut().zip(&self.rows) {
-            let floor = (Way::Nothing, *question);
+        let mut entries: Vec<Entry> = self
+            .rows
+            .iter()
+            .map(|&(protection, question)| self.entry(protection, question))
+            .collect();
+        for (entry, (protection, question)) in entries.iter_mut().zip(&self.rows) {
+            let floor = (ProtectionKind::Nothing, *question);
             let floor = self.rows.iter().position(|row| *row == floor);
-            entry.beside = floor.filter(|_| *way != Way::Nothing);
+            entry.baseline = floor.filter(|_| *protection != ProtectionKind::Nothing);
         }
         if let Some((first, last)) = control.zip(entries.last_mut()) {
             last.tracer += " again";
-            (last.beside, last.is_control) = (Some(first), true);
+            (last.baseline, last.is_control) = (Some(first), true);
         }
         Ok(entries)
     }
@@ -475,27 +507,28 @@ impl Suite for Paths {
             return Err(Error::Interrupted);
         }
         let dose = Dose::of(context.settings);
-        let (way, question) = self.rows[row];
+        let (protection, question) = self.rows[row];
         let in_loop = |shifts, clock| {
-            let (figure, _, account) = on(self.cpu(), || self.in_loop(way, shifts, clock, dose))?;
+            let (figure, _, account) =
+                on(self.cpu(), || self.in_loop(protection, shifts, clock, dose))?;
             Ok(Sample { figure, account: Some(account), ..Sample::default() })
         };
-        let of_both = |both: Both, path| Sample {
-            figure: if path == Path::Fast { both.fast } else { both.switch },
-            account: Some(both.account),
+        let of_both = |path_figures: PathFigures, path| Sample {
+            figure: if path == Path::Fast { path_figures.fast } else { path_figures.switch },
+            account: Some(path_figures.account),
             ..Sample::default()
         };
         match question {
             Question::Loop(bytes, clock) => in_loop((SHIFTS, bytes), clock),
             Question::Size(at) => in_loop((SIZES[at], SIZES_BYTES), ClockKind::Counter),
-            Question::Alone(path) => {
-                self.both(row, (way, RunKind::Alone), dose).map(|both| of_both(both, path))
-            }
-            Question::Line(path) => {
-                self.both(row, (way, RunKind::Line), dose).map(|both| of_both(both, path))
-            }
-            Question::Threads(count) => self.threads(way, count, dose),
-            Question::Instructions(path) => self.instructions(row, way, path),
+            Question::Single(path) => self
+                .path_figures(row, (protection, RunKind::Single), dose)
+                .map(|path_figures| of_both(path_figures, path)),
+            Question::Line(path) => self
+                .path_figures(row, (protection, RunKind::Line), dose)
+                .map(|path_figures| of_both(path_figures, path)),
+            Question::Threads(count) => self.threads(protection, count, dose),
+            Question::Instructions(path) => self.instructions(row, protection, path),
         }
     }
 
@@ -504,7 +537,7 @@ impl Suite for Paths {
     }
 }
 
-/// The straight line nearest to points, by least squares: where it begins, and how steep it is.
+/// Returns the straight line nearest to points, by least squares: its beginning and its slope.
 fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -516,33 +549,37 @@ fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     (points.len() > 1 && slope.is_finite() && start.is_finite()).then_some((start, slope))
 }
 
-/// Most that a protection may cost beyond none, as a ratio.
+/// Largest cost of a protection, relative to none.
 const ABOVE_FLOOR: f64 = 1.25;
-/// How much worse than one thread as many as there are CPUs may do.
+/// Largest ratio of one thread on each CPU to one thread alone.
 const MORE_THREADS: f64 = 1.10;
 
-/// The bars of this suite.
+/// Returns the bars of this suite.
 pub(crate) fn bars(report: &Report, suite: &SuiteRows) -> Vec<Bar> {
-    let find = |way: Way, question: Question| suite.row(way.name(), &question.words());
+    let find = |protection: ProtectionKind, question: Question| {
+        suite.row(protection.name(), &question.words())
+    };
     let one = Question::Loop(BYTES, ClockKind::Counter);
-    let ns = |way| ByRound::of(find(way, one));
-    let beside = |what: &str, way| most(what, ns(Way::Rseq).over(&ns(way)).told(), 1.0, Form::PART);
+    let ns = |protection| ByRound::of(find(protection, one));
+    let compare = |what: &str, protection| {
+        most(what, ns(ProtectionKind::Rseq).over(&ns(protection)).estimate(), 1.0, Form::PART)
+    };
     let cpus = report.machine.cpus;
-    let at_once = |count| find(Way::Rseq, Question::Threads(count));
-    let more = ByRound::of(at_once(cpus)).over(&ByRound::of(at_once(1))).told();
+    let at_once = |count| find(ProtectionKind::Rseq, Question::Threads(count));
+    let more = ByRound::of(at_once(cpus)).over(&ByRound::of(at_once(1))).estimate();
     let most_threads = threads(cpus).last().copied().unwrap_or(1);
     let lost = at_once(most_threads).filter(|row| row.spread.is_some()).and_then(|row| row.lost);
-    let instructions = find(Way::Rseq, Question::Instructions(Path::Fast));
+    let instructions = find(ProtectionKind::Rseq, Question::Instructions(Path::Fast));
     let locked = instructions.and_then(|row| row.extra.get("atomic instructions")).copied();
     vec![
         most(
             &format!("buffer, u32: rseq at most {ABOVE_FLOOR} of no protection"),
-            Told::times(suite, find(Way::Rseq, one)),
+            Estimate::times(suite, find(ProtectionKind::Rseq, one)),
             ABOVE_FLOOR,
             Form::PART,
         ),
-        beside("buffer, u32: rseq costs less than lockless", Way::Lockless),
-        beside("buffer, u32: rseq costs less than a mutex", Way::Mutex),
+        compare("buffer, u32: rseq costs less than lockless", ProtectionKind::Lockless),
+        compare("buffer, u32: rseq costs less than a mutex", ProtectionKind::Mutex),
         at_most("buffer, rseq: no atomic instruction", locked, 0.0, |locked| format!("{locked}")),
         most(
             &format!("buffer, rseq: a thread on each CPU costs at most {MORE_THREADS:.2} of one"),

@@ -6,18 +6,18 @@ use trackway_abi::record::{HEADROOM_BYTES, TAILROOM_BYTES};
 pub(super) const ID: u32 = 1;
 /// Bits of an event's number; the thread's number is above.
 pub(super) const NUMBER_BITS: u32 = 22;
-/// Most threads that can be told apart.
+/// Most threads with distinct numbers.
 pub(super) const THREADS_MAX: usize = 1 << (32 - NUMBER_BITS);
 /// Most bytes of a payload.
 const BODY_BYTES_MAX: usize = 256;
 
-/// What became of an event. What records it returns this as a number.
+/// The outcome of an event. The code that records returns it as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Did {
-    /// It has no place, and was counted as lost.
+    /// The event found no space, and was counted as lost.
     Lost = 0,
-    /// It was recorded.
+    /// The event was recorded.
     Recorded = 1,
     /// The same, and it opened a sub-buffer.
     Switched = 2,
@@ -39,16 +39,16 @@ impl Staged {
     /// Fewest bytes of a payload: its number's.
     pub(super) const BODY_BYTES_MIN: usize = 4;
 
-    /// A thread's events, of so many bytes.
+    /// Makes a thread's events of a length.
     pub(super) fn new(thread: usize, body_bytes: usize) -> Self {
         let body_bytes = body_bytes.clamp(Self::BODY_BYTES_MIN, BODY_BYTES_MAX);
         let bytes = [0; HEADROOM_BYTES + BODY_BYTES_MAX + TAILROOM_BYTES];
-        // The compiler must not know it, as the library's does not.
+        // The length must be hidden from the compiler, as in the library.
         Self { bytes, body_bytes: std::hint::black_box(body_bytes), thread, restarts: 0 }
     }
 
-    /// Stages event `number`: eight fields, of which the first is the number, or that one alone.
-    /// What a longer payload has besides stays as it is.
+    /// Stages event `number`: eight fields, of which the first is the number, or only the first.
+    /// The rest of a longer payload does not change.
     #[inline(always)]
     pub(super) fn put(&mut self, number: u64) {
         let number = number as u32 & ((1 << NUMBER_BITS) - 1);
@@ -62,7 +62,7 @@ impl Staged {
         }
     }
 
-    /// The payload, with headroom before and tailroom behind.
+    /// Returns the payload, with headroom before it and tailroom after it.
     #[inline(always)]
     pub(super) fn body(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr().wrapping_add(HEADROOM_BYTES)

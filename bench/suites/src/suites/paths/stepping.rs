@@ -1,6 +1,6 @@
 //! Instructions of one event, counted by stepping through it in a child, from the first instruction
-//! of what is called for an event to the one behind its return. How often the kernel is called
-//! counts, too; what it does there does not.
+//! of the recording function to the one after its return. System calls count as one instruction;
+//! work in the kernel does not count.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const STEPS_MAX: u64 = 2_000_000;
 /// Instructions of one event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Steps {
-    /// All of them, without the kernel's.
+    /// Instructions, without those in the kernel.
     pub(super) instructions: u64,
     /// Atomic ones: with a lock prefix, or an exchange with memory.
     pub(super) locked: u64,
@@ -41,7 +41,7 @@ impl Steps {
     }
 }
 
-/// What most of these events take, and the most that one does.
+/// Returns the most frequent steps of these events, and the most that one event takes.
 pub(super) fn usual(events: &[(Did, Steps)], did: Did) -> Option<(Steps, u64)> {
     let mut times: BTreeMap<Steps, u64> = BTreeMap::new();
     for (_, steps) in events.iter().filter(|event| event.0 == did) {
@@ -51,8 +51,8 @@ pub(super) fn usual(events: &[(Did, Steps)], did: Did) -> Option<(Steps, u64)> {
     Some((*times.iter().max_by_key(|one| one.1)?.0, most))
 }
 
-/// Steps through so many events around each of so many switches, of which each comes after at most
-/// `between` events; `None` where that is not allowed.
+/// Steps through `around` events around each of `switches` switches, each after at most `between`
+/// events; `None` if ptrace is not allowed.
 pub(super) fn around_switches(
     runner: &mut Runner,
     (switches, around): (u32, u64),
@@ -69,9 +69,9 @@ pub(super) fn around_switches(
     Ok(Some(found))
 }
 
-/// Steps through `events` events: what became of each, and its instructions; `None` where ptrace is
-/// not allowed. The child's events are in the same buffers, which are shared memory, and are
-/// accounted for.
+/// Steps through `events` events; returns the outcome of each, and its instructions; `None` if
+/// ptrace is not allowed. The child's events are in the same buffers, which are shared memory, and
+/// are accounted for.
 fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Steps)>>> {
     let area = trackway_sys::thread::rseq_area() as u64;
     let ((record, writer), staged, first) = runner.stepped();
@@ -125,7 +125,7 @@ fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Ste
 
 #[cfg(test)]
 mod tests {
-    use super::super::ways::{self, Contender, Scale, Way};
+    use super::super::protections::{self, Contender, ProtectionKind, Scale};
     use super::super::{BYTES, SIZES, clock::Line, geometry};
     use super::*;
 
@@ -149,11 +149,15 @@ mod tests {
         // Few: code that is not optimised has twenty times as many instructions.
         const FEW: (u32, u64) = (1, 4);
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
-        for way in Way::ALL.into_iter().filter(|way| ways::missing(*way).is_none()) {
+        for protection in ProtectionKind::ALL
+            .into_iter()
+            .filter(|protection| protections::missing(*protection).is_none())
+        {
             let stepped = trackway_bench_engine::host::affinity::on(cpu, || {
                 let geometry = geometry(SIZES[0])?;
                 let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
-                let mut runner = Runner::new(Contender::new(way, scale, Line::slow())?, BYTES);
+                let mut runner =
+                    Runner::new(Contender::new(protection, scale, Line::slow())?, BYTES);
                 let events = around_switches(&mut runner, FEW, geometry.sub_bytes())?;
                 runner.check()?;
                 Ok(events)
@@ -165,14 +169,21 @@ mod tests {
             let (fast, _) = usual(&events, Did::Recorded).expect("events");
             let (switch, _) = usual(&events, Did::Switched).expect("a switch");
             assert!(fast.instructions > 30, "{fast:?}");
-            assert!(switch.instructions > fast.instructions, "{way:?}: {fast:?}, {switch:?}");
-            let is_locked = !matches!(way, Way::Nothing | Way::Rseq | Way::Signals);
-            assert_eq!(fast.locked > 0, is_locked, "{way:?}: {fast:?}");
-            let system_calls = if way == Way::Signals { 2 } else { 0 };
-            assert_eq!(fast.system_calls, system_calls, "{way:?}: {fast:?}");
-            let is_fenced = matches!(way, Way::Lockless | Way::LocklessUnfenced);
-            assert_eq!(fast.fences, u64::from(is_fenced), "{way:?}: {fast:?}");
-            assert_eq!(fast.clock_reads, 1, "{way:?}: {fast:?}");
+            assert!(
+                switch.instructions > fast.instructions,
+                "{protection:?}: {fast:?}, {switch:?}"
+            );
+            let is_locked = !matches!(
+                protection,
+                ProtectionKind::Nothing | ProtectionKind::Rseq | ProtectionKind::Signals
+            );
+            assert_eq!(fast.locked > 0, is_locked, "{protection:?}: {fast:?}");
+            let system_calls = if protection == ProtectionKind::Signals { 2 } else { 0 };
+            assert_eq!(fast.system_calls, system_calls, "{protection:?}: {fast:?}");
+            let is_fenced =
+                matches!(protection, ProtectionKind::Lockless | ProtectionKind::LocklessUnfenced);
+            assert_eq!(fast.fences, u64::from(is_fenced), "{protection:?}: {fast:?}");
+            assert_eq!(fast.clock_reads, 1, "{protection:?}: {fast:?}");
         }
     }
 }

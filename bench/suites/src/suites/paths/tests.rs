@@ -1,4 +1,4 @@
-//! What the suite tells of ways, and what it is held against.
+//! The suite's goals, and its rows for each protection.
 
 use trackway_bench_engine::results::Verdict;
 use trackway_bench_engine::results::fixtures::{steady, suite};
@@ -34,16 +34,18 @@ fn every_row_has_words_of_its_own() {
 
 #[test]
 fn bars_follow_the_figures() {
-    let of = |way: Way, question: Question, ns| steady(way.name(), &question.words(), ns);
+    let of = |protection: ProtectionKind, question: Question, ns| {
+        steady(protection.name(), &question.words(), ns)
+    };
     let one = Question::Loop(BYTES, ClockKind::Counter);
-    let mut rseq = of(Way::Rseq, one, 24.0);
+    let mut rseq = of(ProtectionKind::Rseq, one, 24.0);
     rseq.times = Ratio::of(&[1.09; 8]);
-    let mut steps = of(Way::Rseq, Question::Instructions(Path::Fast), 90.0);
+    let mut steps = of(ProtectionKind::Rseq, Question::Instructions(Path::Fast), 90.0);
     steps.extra.insert("atomic instructions".to_owned(), 0.0);
-    let mut crowd = of(Way::Rseq, Question::Threads(16), 26.0);
+    let mut crowd = of(ProtectionKind::Rseq, Question::Threads(16), 26.0);
     crowd.lost = Some(3);
-    let threads = [1, 2].map(|count| of(Way::Rseq, Question::Threads(count), 25.0));
-    let mut rows = vec![rseq, of(Way::Lockless, one, 48.0), steps, crowd];
+    let threads = [1, 2].map(|count| of(ProtectionKind::Rseq, Question::Threads(count), 25.0));
+    let mut rows = vec![rseq, of(ProtectionKind::Lockless, one, 48.0), steps, crowd];
     rows.extend(threads);
     let mut report = Report::default();
     report.machine.cpus = 2;

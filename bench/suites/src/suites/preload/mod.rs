@@ -1,28 +1,27 @@
-//! What the preload helper `libc` costs a program that allocates: while nobody records and while
-//! somebody does, beside LTTng's library of that kind; and what it costs programs that people use.
+//! The cost of the preload helper `libc` for a program that allocates: with and without a session,
+//! next to LTTng's library of that kind; and its cost for programs in common use.
 //!
 //! ```text
-//! ways      how the program is run: alone, with something between, with a helper, recorded
-//! programs  installed programs, and what they have to do
+//! setups    the program alone, interposed, with a helper, recorded
+//! programs  installed programs, and their work
 //! ```
 //!
-//! Main invariant: where something records, its own account says that it recorded as much as was
-//! called.
+//! Main invariant: a row that records has an account with as many events as there were calls.
 
 mod programs;
-mod ways;
+mod setups;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::machine::allowed_cpus;
 use trackway_bench_engine::host::process_run;
 use trackway_bench_engine::host::workload;
-use trackway_bench_engine::ratios::{ByRound, Form, Told, most, most_of_all};
+use trackway_bench_engine::ratios::{ByRound, Estimate, Form, most, most_of_all};
 use trackway_bench_engine::results::{Bar, Row, RowStatus, SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
 use programs::Real;
-use ways::{Program, Way, Ways};
+use setups::{Program, Setup, Setups};
 
 /// The suite's name.
 const NAME: &str = "preload";
@@ -30,33 +29,33 @@ const NAME: &str = "preload";
 const WARM_UP: u32 = 3;
 /// Most that an idle helper may cost a program that allocates a lot, in percent.
 const IDLE_PERCENT: f64 = 2.0;
-/// How installed programs are run.
-const REAL_WAYS: [Way; 3] = [Way::Plain, Way::Interposed, Way::Idle];
+/// Ways in which installed programs are run.
+const REAL_SETUPS: [Setup; 3] = [Setup::Plain, Setup::Interposed, Setup::Idle];
 
-/// What a row runs.
+/// The program of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// A program of ours (`workloads/allocate.c`).
+enum RowProgram {
+    /// A program of the bench (`workloads/allocate.c`).
     Made(Program),
-    /// One that is installed: its position.
+    /// An installed program, by its index.
     Installed(usize),
 }
 
 /// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
-    what: What,
-    way: Way,
-    /// How often it was measured.
+    row_program: RowProgram,
+    setup: Setup,
+    /// Number of measurements.
     times: usize,
 }
 
-/// What is measured with.
+/// The built and installed programs.
 struct Made {
-    ways: Ways,
+    setups: Setups,
     /// Installed programs, and how often each calls the allocator.
     installed: Vec<(Real, u64)>,
-    /// CPUs that we may use.
+    /// CPUs that this process may use.
     cpus: Vec<usize>,
 }
 
@@ -87,30 +86,34 @@ impl Suite for Preload {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        Way::ALL.map(Way::tracer).into()
+        Setup::ALL.map(Setup::tracer).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        let wants = |way: Way| way == Way::Plain || context.settings.wants(way.tracer());
-        let ways = Ways::set_up(context)?;
+        let wants = |setup: Setup| setup == Setup::Plain || context.settings.wants(setup.tracer());
+        let setups = Setups::set_up(context)?;
         let mut entries = Vec::new();
         for program in Program::ALL {
-            for way in Way::ALL.into_iter().filter(|way| wants(*way)) {
-                entries.push(self.entry(What::Made(program), program.name(), way));
-                ways.refuse(way, entries.last_mut());
+            for setup in Setup::ALL.into_iter().filter(|setup| wants(*setup)) {
+                entries.push(self.entry(RowProgram::Made(program), program.name(), setup));
+                setups.refuse(setup, entries.last_mut());
             }
         }
-        let (programs, absent) = programs::all(context.place)?;
+        let (programs, absent) = programs::all(context.workspace)?;
         let mut installed = Vec::new();
         for program in programs {
-            context.progress.say(&format!("{}: counting", program.name));
-            let counted = match ways.count_calls(context.place, &program) {
+            context.progress.show_step(&format!("{}: counting", program.name));
+            let counted = match setups.count_calls(context.workspace, &program) {
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 counted => counted,
             };
-            for way in REAL_WAYS.into_iter().filter(|way| wants(*way)) {
-                entries.push(self.entry(What::Installed(installed.len()), program.name, way));
-                ways.refuse(way, entries.last_mut());
+            for setup in REAL_SETUPS.into_iter().filter(|setup| wants(*setup)) {
+                entries.push(self.entry(
+                    RowProgram::Installed(installed.len()),
+                    program.name,
+                    setup,
+                ));
+                setups.refuse(setup, entries.last_mut());
                 if let (Some(entry), Err(error)) = (entries.last_mut(), &counted) {
                     entry.failed = Some(error.to_string());
                 }
@@ -118,10 +121,10 @@ impl Suite for Preload {
             installed.push((program, counted.unwrap_or_default()));
         }
         for one in absent {
-            let entry = self.entry(What::Installed(installed.len()), one.name, Way::Plain);
+            let entry = self.entry(RowProgram::Installed(installed.len()), one.name, Setup::Plain);
             entries.push(Entry { absent: Some(one.reason), ..entry });
         }
-        self.made = Some(Made { ways, installed, cpus: allowed_cpus()? });
+        self.made = Some(Made { setups, installed, cpus: allowed_cpus()? });
         self.add_control(&mut entries);
         Ok(entries)
     }
@@ -130,18 +133,18 @@ impl Suite for Preload {
         let made = self.made.as_ref().ok_or_else(|| Error::output(NAME, "it has not begun"))?;
         let turn = &mut self.rows[row];
         turn.times += 1;
-        match turn.what {
-            What::Made(program) => {
+        match turn.row_program {
+            RowProgram::Made(program) => {
                 let batches = WARM_UP + if context.settings.quick { 3 } else { 6 };
-                let run = made.ways.run(context.place, turn.way, program, batches)?;
+                let run = made.setups.run(context.workspace, turn.setup, program, batches)?;
                 let figure = workload::median_ns(&run.batches, WARM_UP)?;
                 Ok(Sample { figure, account: run.account, ..Sample::default() })
             }
-            What::Installed(at) => {
+            RowProgram::Installed(at) => {
                 let (program, calls) = &made.installed[at];
-                // Those of one round on one CPU, the next round on the next.
+                // The measurements of one round run on one CPU, the next round on the next.
                 let cpu = &made.cpus[turn.times % made.cpus.len()..][..1];
-                let command = made.ways.real(context.place, program, turn.way)?;
+                let command = made.setups.real(context.workspace, program, turn.setup)?;
                 let cpu_ms = process_run::run(command, program.name, cpu)?.cpu_seconds * 1e3;
                 let extra = vec![("allocator calls a ms", *calls as f64 / cpu_ms)];
                 Ok(Sample { figure: cpu_ms, extra, ..Sample::default() })
@@ -156,42 +159,44 @@ impl Suite for Preload {
 }
 
 impl Preload {
-    /// A row, beside the same program alone, which comes first.
-    fn entry(&mut self, what: What, case: &str, way: Way) -> Entry {
-        let alone = |turn: &Turn| turn.what == what && turn.way == Way::Plain;
-        let beside = self.rows.iter().position(alone);
-        self.rows.push(Turn { what, way, times: 0 });
+    /// Makes a row. Its baseline is the same program alone, which comes first.
+    fn entry(&mut self, row_program: RowProgram, case: &str, setup: Setup) -> Entry {
+        let alone = |turn: &Turn| turn.row_program == row_program && turn.setup == Setup::Plain;
+        let baseline = self.rows.iter().position(alone);
+        self.rows.push(Turn { row_program, setup, times: 0 });
         Entry {
-            tracer: way.tracer().to_owned(),
+            tracer: setup.tracer().to_owned(),
             case: case.to_owned(),
-            unit: matches!(what, What::Installed(_)).then_some(Unit::Ms),
-            records: matches!(way, Way::Recorded | Way::LttngRecorded),
-            beside,
-            command: format!("trackway bench {NAME} --tracers {}", way.tracer()),
+            unit: matches!(row_program, RowProgram::Installed(_)).then_some(Unit::Ms),
+            records: matches!(setup, Setup::Recorded | Setup::LttngRecorded),
+            baseline,
+            command: format!("trackway bench {NAME} --tracers {}", setup.tracer()),
             ..Entry::default()
         }
     }
 
-    /// The first row a second time.
+    /// Adds the control: the first row a second time.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
         let tracer = format!("{} again", first.tracer);
-        entries.push(Entry { tracer, is_control: true, beside: Some(0), ..first.clone() });
+        entries.push(Entry { tracer, is_control: true, baseline: Some(0), ..first.clone() });
         self.rows.push(Turn { times: 0, ..self.rows[0] });
     }
 }
 
-/// What the helper is to cost at most.
+/// Returns the goals for the helper's cost.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
-    let row = |way: Way, program: Program| suite.row(way.tracer(), program.name());
+    let row = |setup: Setup, program: Program| suite.row(setup.tracer(), program.name());
     let percent = |row: Option<&Row>| {
-        Told::times(suite, row).map(|told| told.map(|times| (times - 1.0) * 100.0))
+        Estimate::times(suite, row).map(|told| told.map(|times| (times - 1.0) * 100.0))
     };
-    let beyond = |way| ByRound::beyond(suite, row(way, Program::Words));
-    let pairs = |way| ByRound::of(row(way, Program::Pairs));
-    // What is not installed here has no row that could fail.
+    let beyond = |setup| ByRound::above_baseline(suite, row(setup, Program::Words));
+    let pairs = |setup| ByRound::of(row(setup, Program::Pairs));
+    // A program that is not installed has no row that could fail.
     let is_installed = |row: &&Row| {
-        row.tracer == Way::Idle.tracer() && row.unit == Unit::Ms && row.status != RowStatus::Absent
+        row.tracer == Setup::Idle.tracer()
+            && row.unit == Unit::Ms
+            && row.status != RowStatus::Absent
     };
     let installed = suite.rows.iter().filter(is_installed);
     let figures =
@@ -201,25 +206,25 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     vec![
         most(
             "words: an idle helper costs at most 2 %",
-            percent(row(Way::Idle, Program::Words)),
+            percent(row(Setup::Idle, Program::Words)),
             IDLE_PERCENT,
-            Form::beyond(1, "%"),
+            Form::signed(1, "%"),
         ),
         most_of_all(
             &format!("installed programs: at most 2 % in the worst case{name}"),
             installed.map(|row| percent(Some(row))),
             IDLE_PERCENT,
-            Form::beyond(1, "%"),
+            Form::signed(1, "%"),
         ),
         most(
             "pairs: idle, 0.5 ns more than a bare function between",
-            pairs(Way::Idle).less(&pairs(Way::Interposed)).told(),
+            pairs(Setup::Idle).less(&pairs(Setup::Interposed)).estimate(),
             0.5,
-            Form::beyond(2, "ns"),
+            Form::signed(2, "ns"),
         ),
         most(
             "words: recording costs less than LTTng's",
-            beyond(Way::Recorded).over(&beyond(Way::LttngRecorded)).told(),
+            beyond(Setup::Recorded).over(&beyond(Setup::LttngRecorded)).estimate(),
             1.0,
             Form::PART,
         ),
@@ -236,19 +241,19 @@ mod tests {
 
     #[test]
     fn bars_follow_the_figures() {
-        let row = |way: Way, case: &str, ns: f64, times: f64| Row {
+        let row = |setup: Setup, case: &str, ns: f64, times: f64| Row {
             times: Ratio::of(&[times; 8]),
-            ..steady(way.tracer(), case, ns)
+            ..steady(setup.tracer(), case, ns)
         };
         let installed = |case: &str, times: f64| Row {
             unit: Unit::Ms,
-            ..row(Way::Idle, case, 200.0 * times, times)
+            ..row(Setup::Idle, case, 200.0 * times, times)
         };
         let found = suite([
-            row(Way::Idle, "words", 40.5, 1.0125),
-            row(Way::Recorded, "words", 60.0, 1.5),
-            row(Way::Interposed, "pairs", 5.5, 1.1),
-            row(Way::Idle, "pairs", 6.5, 1.3),
+            row(Setup::Idle, "words", 40.5, 1.0125),
+            row(Setup::Recorded, "words", 60.0, 1.5),
+            row(Setup::Interposed, "pairs", 5.5, 1.1),
+            row(Setup::Idle, "pairs", 6.5, 1.3),
             installed("perl", 1.01),
             installed("git", 1.002),
         ]);
@@ -268,14 +273,14 @@ mod tests {
     fn rows_are_beside_the_same_program_alone() {
         let mut suite = Preload::default();
         let mut entries = vec![
-            suite.entry(What::Made(Program::Words), "words", Way::Plain),
-            suite.entry(What::Made(Program::Words), "words", Way::Recorded),
-            suite.entry(What::Installed(0), "git", Way::Plain),
-            suite.entry(What::Installed(0), "git", Way::Idle),
+            suite.entry(RowProgram::Made(Program::Words), "words", Setup::Plain),
+            suite.entry(RowProgram::Made(Program::Words), "words", Setup::Recorded),
+            suite.entry(RowProgram::Installed(0), "git", Setup::Plain),
+            suite.entry(RowProgram::Installed(0), "git", Setup::Idle),
         ];
         suite.add_control(&mut entries);
-        let beside: Vec<Option<usize>> = entries.iter().map(|entry| entry.beside).collect();
-        assert_eq!(beside, [None, Some(0), None, Some(2), Some(0)]);
+        let baseline: Vec<Option<usize>> = entries.iter().map(|entry| entry.baseline).collect();
+        assert_eq!(baseline, [None, Some(0), None, Some(2), Some(0)]);
         assert!(entries[1].records && !entries[3].records && entries[4].is_control);
         assert_eq!((entries[0].unit, entries[3].unit), (None, Some(Unit::Ms)));
     }

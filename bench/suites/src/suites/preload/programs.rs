@@ -1,9 +1,8 @@
-//! Real programs that are installed here: what they do in a run, and what they need for it.
+//! Installed programs: their work in a run, and their input.
 //!
-//! Which program allocates how much is what decides whether a helper is felt, and only programs
-//! that people use say so. Each does some tenths of a second's work of the kind that it is used
-//! for, on input that is made here and is the same on every machine; what differs are the
-//! programs' versions.
+//! The effect of a helper depends on the allocations of a program, and only programs in common use
+//! are representative. Each does some tenths of a second of its usual work, on generated input that
+//! is the same on every machine; only the programs' versions differ.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,34 +11,34 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, has, make_dir};
 
 /// A program, and how it is run.
 pub(super) struct Real {
     /// Its name.
     pub(super) name: &'static str,
-    /// The executable itself: what is found by the name may be a script that starts it.
+    /// The executable itself: the command of this name may be a script that starts it.
     executable: String,
     arguments: Vec<String>,
 }
 
-/// A program that is not measured, and why.
+/// A program that is not measured, and the reason.
 pub(super) struct Absent {
     /// Its name.
     pub(super) name: &'static str,
-    /// Why, to follow `because`.
+    /// The reason, which follows `because`.
     pub(super) reason: String,
 }
 
-/// Folder of all that is made here, in the scratch folder.
+/// Folder of all generated files, in the scratch folder.
 const FOLDER: &str = "programs";
-/// Words of the text that is read.
+/// Words of the generated text.
 const WORDS: usize = 300_000;
-/// Of so many words one has a record, in JSON.
+/// Ratio of words to records, in JSON.
 const RECORDED: usize = 8;
-/// Functions of the C file that is compiled.
+/// Functions of the generated C file.
 const FUNCTIONS: usize = 60;
-/// Commits of the history that is read.
+/// Commits of the generated history.
 const COMMITS: usize = 1500;
 
 /// Counts words, makes objects of them, and writes and reads them as JSON.
@@ -66,7 +65,7 @@ for my $key (sort keys %by) {
 }
 "#;
 
-/// Fills a table and an index, and asks for sums and orders.
+/// Fills a table and an index, and queries sums and orders.
 const SQLITE: &str = "
 create table t (id integer primary key, word text, number int);
 with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000)
@@ -94,9 +93,9 @@ for key in "${!counts[@]}"; do echo "$key ${counts[$key]} $list"; done
 const JQ: &str = "map(. + {first: .word[0:1]}) | group_by(.first) | map({key: .[0].first, \
                   words: map(.word)}) | tojson | fromjson";
 
-/// All of them, as far as they are here; what they read is made.
-pub(super) fn all(place: &Place) -> Result<(Vec<Real>, Vec<Absent>)> {
-    let folder = place.path(FOLDER);
+/// Returns all of them that are installed; their input is generated.
+pub(super) fn all(workspace: &Workspace) -> Result<(Vec<Real>, Vec<Absent>)> {
+    let folder = workspace.path(FOLDER);
     make_dir(&folder)?;
     let write = |name: &str, text: String| {
         let path = folder.join(name);
@@ -111,7 +110,7 @@ pub(super) fn all(place: &Place) -> Result<(Vec<Real>, Vec<Absent>)> {
     let python = "import sys; print(sys.executable)";
     found.add("python3", &["-c", python], &["-I", "-S", "-c", PYTHON, &text]);
     found.add("perl", &[], &["-e", PERL, &text]);
-    // What gcc starts for C; gcc itself does next to nothing.
+    // The compiler proper for C; gcc itself does next to nothing.
     let compiler = ["-quiet", "-O2", &source, "-o", "/dev/null"];
     found.add_as("gcc", "cc1", &["-print-prog-name=cc1"], &compiler);
     found.add("clang", &[], &["-O2", "-S", &source, "-o", "/dev/null"]);
@@ -140,7 +139,7 @@ impl Found {
         self.add_as(name, name, asking, arguments);
     }
 
-    /// The program `name`, which `PROGRAM ASKING` says the path of, if there is anything to ask.
+    /// Adds the program `name`, whose path `PROGRAM ASKING` prints, if `ASKING` is not empty.
     fn add_as(
         &mut self,
         program: &'static str,
@@ -172,27 +171,27 @@ impl Found {
 }
 
 impl Real {
-    /// What is to be run, to follow a recorder's `--`.
+    /// Returns the command that follows a recorder's `--`.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         [self.executable.as_str()].into_iter().chain(self.arguments.iter().map(String::as_str))
     }
 
-    /// The same as a command, in surroundings that are the same everywhere.
+    /// Makes the command, in surroundings that are the same everywhere.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command.args(&self.arguments);
-        as_everywhere(&mut command);
+        set_neutral_environment(&mut command);
         command
     }
 }
 
-/// Without what a user has set up.
-pub(super) fn as_everywhere(command: &mut Command) {
+/// Removes the user's configuration from the environment.
+pub(super) fn set_neutral_environment(command: &mut Command) {
     command.env("LC_ALL", "C").env("HOME", "/nonexistent").env("GIT_CONFIG_NOSYSTEM", "1");
     command.env_remove("LD_PRELOAD").env_remove("TRACKWAY_TOKEN");
 }
 
-/// Pseudo-random words of three to ten letters, some of them often.
+/// Returns pseudo-random words of three to ten letters, some of them frequent.
 fn words() -> Vec<String> {
     let mut state = 88_172_645_463_325_252_u64; // xorshift64
     let mut next = move || {
@@ -206,7 +205,7 @@ fn words() -> Vec<String> {
         let letter = |at: u64| char::from(b'a' + (random >> (8 + 4 * at) & 15) as u8);
         (0..length).map(letter).collect::<String>()
     };
-    // Of two numbers the smaller: small ones, and so the same ones, are more frequent.
+    // The smaller of two numbers: small ones, and so the same ones, are more frequent.
     (0..WORDS).map(|_| word((next() & 0xFFFF).min(next() & 0xFFFF).pow(3))).collect()
 }
 
@@ -220,7 +219,7 @@ fn json(words: &[String]) -> String {
     format!("[{}]\n", records.join(","))
 }
 
-/// C that needs no header.
+/// Returns C code that needs no header.
 fn source() -> String {
     let mut text = String::from("struct node { struct node *next; long value[8]; };\n");
     for number in 0..FUNCTIONS {
@@ -244,7 +243,7 @@ fn source() -> String {
     text
 }
 
-/// A repository whose history has a file that changes in places.
+/// Makes a repository whose history has a file that changes in places.
 fn history(folder: &Path) -> Result<()> {
     let mut stream = String::new();
     for commit in 0..COMMITS {
@@ -273,7 +272,7 @@ fn history(folder: &Path) -> Result<()> {
         "sh",
     ]);
     shell.arg(folder).arg(&input);
-    as_everywhere(&mut shell);
+    set_neutral_environment(&mut shell);
     child::run(&mut shell, "git fast-import").map(drop)
 }
 

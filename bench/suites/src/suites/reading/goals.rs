@@ -1,4 +1,4 @@
-//! What the reader set out to reach, held against what was measured. Reported, never asserted.
+//! The reader's goals, judged by the measured figures. Reported, never asserted.
 
 use trackway_bench_engine::ratios::{ByRound, Form, least, most, most_of_all};
 use trackway_bench_engine::results::{Bar, SuiteRows};
@@ -6,16 +6,16 @@ use trackway_bench_engine::results::{Bar, SuiteRows};
 use super::works::{Size, Tool, TraceKind, Work};
 use super::{EVENTS_M, PEAK, first_line_case, speed_case};
 
-/// How much faster than babeltrace2 it must be.
+/// Number of times that the reader must be faster than babeltrace2.
 const TIMES: f64 = 10.0;
 /// Most that the first line may take, in ms.
 const FIRST_LINE_MS: f64 = 100.0;
-/// How many MiB more a trace with four million events more may need: what is left of the reader's
-/// buffers where the smaller one does not fill them. A reader that kept a byte of each event would
-/// need more.
+/// Additional MiB that a trace with four million more events may need: the part of the reader's
+/// buffers that the smaller one does not fill. A reader that kept a byte of each event would need
+/// more.
 const GROWTH_MIB: f64 = 4.0;
 
-/// All bars.
+/// Returns all bars.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let kinds = TraceKind::ALL.into_iter();
     let has_row = |kind: &TraceKind| {
@@ -38,7 +38,8 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// Where the other reader does not read the large trace, its speed is that of the small one.
+/// Judges the speed on the large trace; if the other reader does not read it, its speed on the
+/// small one counts.
 fn speed_bar(
     suite: &SuiteRows,
     kind: TraceKind,
@@ -56,20 +57,20 @@ fn speed_bar(
     let cpus = if tool == Tool::OneCpu { "one CPU" } else { "all CPUs" };
     let what = format!("{trace}{events}: {work}, {cpus}: {TIMES} × babeltrace2{whose}");
     let times = ByRound::of(Some(row)).over(&ByRound::of(other));
-    Some(least(&what, times.told(), TIMES, Form::TIMES))
+    Some(least(&what, times.estimate(), TIMES, Form::TIMES))
 }
 
 fn size_bars(suite: &SuiteRows, kind: TraceKind) -> [Bar; 2] {
     let ours = |case: String| suite.row(Tool::Trackway.name(), &case);
     let peak_mib = |size| ByRound::of_extra(ours(speed_case(kind, Work::Text, size)), PEAK);
-    let first_ms = |size| ByRound::of(ours(first_line_case(kind, size))).told();
+    let first_ms = |size| ByRound::of(ours(first_line_case(kind, size))).estimate();
     let trace = kind.words();
     [
         most(
             &format!("{trace}: memory does not grow with the trace"),
-            peak_mib(Size::Large).less(&peak_mib(Size::Small)).told(),
+            peak_mib(Size::Large).less(&peak_mib(Size::Small)).estimate(),
             GROWTH_MIB,
-            Form::beyond(1, "MiB"),
+            Form::signed(1, "MiB"),
         ),
         most_of_all(
             &format!("{trace}: first line within {FIRST_LINE_MS} ms"),

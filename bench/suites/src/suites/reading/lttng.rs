@@ -1,37 +1,37 @@
-//! LTTng's trace: recorded, not written, so that it is what its users have.
+//! LTTng's trace: recorded, not generated, so that it is the trace that its users have.
 
 use std::path::Path;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
 use super::traces::TraceFolder;
 use crate::trace_check;
 use crate::tracers::Lttng;
 
-/// Whether it can be recorded here; why not.
-pub(super) fn availability(place: &Place) -> std::result::Result<(), String> {
-    match Lttng::alone().availability(place) {
+/// Checks that LTTng can record the trace here; else returns the reason.
+pub(super) fn availability(workspace: &Workspace) -> std::result::Result<(), String> {
+    match Lttng::with_own_daemon().availability(workspace) {
         Availability::Ready => Ok(()),
         Availability::Missing(reason) => Err(reason),
     }
 }
 
-/// Records so many events, by `recorder`, which is set up first if it was not.
+/// Records a number of events by `recorder`, which is set up first if necessary.
 pub(super) fn record(
     recorder: &mut Option<Lttng>,
-    place: &Place,
+    workspace: &Workspace,
     folder: &Path,
     events: u64,
 ) -> Result<TraceFolder> {
     if recorder.is_none() {
-        let mut lttng = Lttng::alone();
-        lttng.set_up(place)?;
+        let mut lttng = Lttng::with_own_daemon();
+        lttng.set_up(workspace)?;
         *recorder = Some(lttng);
     }
     let recorder = recorder.as_ref().ok_or_else(|| Error::output("LTTng", "it is not set up"))?;
-    let emitted = recorder.record_all(place, folder, events)?;
+    let emitted = recorder.record_all(workspace, folder, events)?;
     let counted = trace_check::count(folder)?.unwrap_or_default();
     if counted.events != emitted {
         let message = format!("{emitted} events emitted, {} in the trace", counted.events);

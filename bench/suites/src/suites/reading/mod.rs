@@ -1,13 +1,13 @@
-//! What reading a trace costs: `trackway print` beside babeltrace2.
+//! The cost of reading a trace: `trackway print` next to babeltrace2.
 //!
 //! ```text
-//! works   the readers, what each is asked to do, and with which traces
-//! traces  our own kinds of trace, written here; lttng records one
-//! bars    what is held against it
+//! works   the readers, their work and their traces
+//! traces  generated traces of Trackway; lttng records one
+//! goals   goals for the reader
 //! ```
 //!
-//! Main invariant: all readers do the same work, and that is shown: their texts of a trace are
-//! equal to the byte, and their counts are right, before their times are compared.
+//! Main invariant: all readers do the same work, and the suite proves it: their texts of a trace
+//! are equal to the byte, and their counts are right, before their times are compared.
 
 mod goals;
 mod lttng;
@@ -32,21 +32,21 @@ use works::{BABELTRACE2, Size, Tool, TraceKind, Work};
 /// Events of a small trace: some seconds of babeltrace2.
 const EVENTS: u64 = 1_000_000;
 const EVENTS_QUICK: u64 = 200_000;
-/// How many times as many events a large one has: the bars are about 22 million of them, of one
-/// kind of trace; the others are to show that memory does not grow.
+/// Ratio of events between a large trace and a small one: the bars use about 22 million events, of
+/// one kind of trace; the other large traces show that memory does not grow.
 const LARGER: u64 = 5;
 const LARGER_NUMBERS: u64 = 22;
 const MIB: f64 = 1_048_576.0;
 
-/// What else is known of a run: the greatest resident set; how many CPUs were busy, as a mean; how
-/// large the trace's streams are.
+/// Keys of a run's extra figures: the greatest resident set; the mean number of busy CPUs; the size
+/// of the trace's streams.
 const PEAK: &str = "most memory, MiB";
 const BUSY: &str = "CPUs busy";
 const TRACE: &str = "trace, MiB";
-/// How many millions of events it has.
+/// Millions of events in the trace.
 const EVENTS_M: &str = "events, M";
 
-/// What a turn is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
     tool: Tool,
@@ -61,7 +61,7 @@ fn speed_case(kind: TraceKind, work: Work, size: Size) -> String {
     format!("{}: {}{}", kind.words(), work.words(), size.words())
 }
 
-/// Time to the first line.
+/// Returns the case of the time to the first line.
 fn first_line_case(kind: TraceKind, size: Size) -> String {
     format!("{}: first line{}", kind.words(), size.words())
 }
@@ -74,9 +74,9 @@ impl Turn {
         }
     }
 
-    /// What it is told in terms of: the other reader of the same trace; of a larger one, ours of
-    /// the small one.
-    fn beside(self) -> Option<Self> {
+    /// Returns the turn of the row's baseline: the other reader of the same trace; for a large
+    /// trace, the same reader of the small one.
+    fn baseline(self) -> Option<Self> {
         match (self.tool, self.size) {
             (Tool::Babeltrace2, _) => None,
             (_, Size::Large) if self.work.is_some() => Some(Self { size: Size::Small, ..self }),
@@ -89,11 +89,11 @@ impl Turn {
 struct Traces {
     kind: TraceKind,
     made: std::result::Result<[TraceFolder; 2], Missing>,
-    /// What is wrong with what is said about it: by whom, for which work.
+    /// Wrong outputs: the tool, its work, and the fault.
     wrong: Vec<(Tool, Work, String)>,
 }
 
-/// Why there is no trace.
+/// The reason for a missing trace.
 enum Missing {
     Absent(String),
     Failed(String),
@@ -134,7 +134,7 @@ impl Suite for Reading {
             tools.iter().copied().filter(|tool| absent(*tool).is_none()).collect();
         self.make_traces(context)?;
         for traces in &mut self.traces {
-            traces.ask(context, &here)?;
+            traces.check_outputs(context, &here)?;
         }
         let mut entries = Vec::new();
         for turn in turns(&tools) {
@@ -142,10 +142,10 @@ impl Suite for Reading {
             self.turns.push(turn);
         }
         self.add_control(&mut entries);
-        let beside = self.turns.iter().map(|turn| turn.beside());
-        for (row, beside) in beside.enumerate().collect::<Vec<_>>() {
-            let found = self.turns.iter().position(|other| Some(*other) == beside);
-            entries[row].beside = entries[row].beside.or(found);
+        let baseline = self.turns.iter().map(|turn| turn.baseline());
+        for (row, baseline) in baseline.enumerate().collect::<Vec<_>>() {
+            let found = self.turns.iter().position(|other| Some(*other) == baseline);
+            entries[row].baseline = entries[row].baseline.or(found);
         }
         Ok(entries)
     }
@@ -154,7 +154,7 @@ impl Suite for Reading {
         let missing = || Error::output("reading", "there is no such row");
         let turn = *self.turns.get(row).ok_or_else(missing)?;
         let trace = self.trace(turn).ok_or_else(missing)?;
-        let command = |work| turn.tool.command(work, context.place, &trace.path);
+        let command = |work| turn.tool.command(work, context.workspace, &trace.path);
         let cpus = if turn.tool == Tool::OneCpu { &self.cpus[..1] } else { &self.cpus[..] };
         let name = turn.tool.name();
         let Some(work) = turn.work else {
@@ -176,7 +176,7 @@ impl Suite for Reading {
             recorder.tear_down();
         }
         for folder in self.traces.iter().flat_map(|traces| traces.made.iter().flatten()) {
-            // What cannot be removed goes with the scratch folder.
+            // Files that cannot be removed now are removed with the scratch folder.
             let _ = std::fs::remove_dir_all(&folder.path);
         }
         *self = Self::default();
@@ -184,7 +184,7 @@ impl Suite for Reading {
 }
 
 impl Reading {
-    /// Who takes part, the other reader always: others are told in terms of it.
+    /// Returns the selected tools; always the other reader, which is the baseline.
     fn tools(&self, settings: &Settings) -> Vec<Tool> {
         let is_in = |tool: &Tool| match tool {
             Tool::Babeltrace2 => true,
@@ -202,10 +202,10 @@ impl Reading {
     fn make_traces(&mut self, context: &SuiteContext<'_>) -> Result<()> {
         let quick = context.settings.quick;
         let all = TraceKind::ALL.map(|kind| (kind, sizes(kind, quick).iter().sum()));
-        traces::check_space(context.place, &all)?;
+        traces::check_space(context.workspace, &all)?;
         for kind in TraceKind::ALL {
             let sizes = sizes(kind, quick);
-            let made = match lttng::availability(context.place) {
+            let made = match lttng::availability(context.workspace) {
                 Err(reason) if kind == TraceKind::Lttng => Err(Missing::Absent(reason)),
                 _ => match self.make(context, kind, sizes) {
                     Ok(made) => Ok(made),
@@ -230,10 +230,14 @@ impl Reading {
     ) -> Result<[TraceFolder; 2]> {
         let mut make = |events: u64| {
             let name = kind.name();
-            context.progress.say(&format!("making a trace: {}, {events} events", kind.words()));
-            let path = context.place.path(&format!("{name}-{events}"));
+            context
+                .progress
+                .show_step(&format!("making a trace: {}, {events} events", kind.words()));
+            let path = context.workspace.path(&format!("{name}-{events}"));
             match kind {
-                TraceKind::Lttng => lttng::record(&mut self.recorder, context.place, &path, events),
+                TraceKind::Lttng => {
+                    lttng::record(&mut self.recorder, context.workspace, &path, events)
+                }
                 _ => traces::write(&path, kind, events),
             }
         };
@@ -263,11 +267,11 @@ impl Reading {
         entry
     }
 
-    /// The first row a second time.
+    /// Adds the control: the first row a second time.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let first = entries.iter().position(|entry| entry.tracer != BABELTRACE2);
         let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
-        let control = Entry { is_control: true, beside: Some(first), ..entries[first].clone() };
+        let control = Entry { is_control: true, baseline: Some(first), ..entries[first].clone() };
         let tracer = format!("{} again", control.tracer);
         entries.push(Entry { tracer, ..control });
         self.turns.push(self.turns[first]);
@@ -283,29 +287,33 @@ const fn sizes(kind: TraceKind, quick: bool) -> [u64; 2] {
     }
 }
 
-/// Whether these are the same program.
+/// Returns true if these are the same program.
 fn is_same(one: Tool, other: Tool) -> bool {
     (one == Tool::Babeltrace2) == (other == Tool::Babeltrace2)
 }
 
-/// Why a reader cannot be had.
+/// Returns the reason if a reader is not available.
 fn absent(tool: Tool) -> Option<String> {
     let is_missing = tool == Tool::Babeltrace2 && !has(BABELTRACE2);
     is_missing.then(|| "babeltrace2 is not installed".to_owned())
 }
 
 impl Traces {
-    /// What each program says of the small trace, and whether it is right.
-    fn ask(&mut self, context: &SuiteContext<'_>, tools: &[Tool]) -> Result<()> {
+    /// Runs each tool on the small trace, and checks its output.
+    fn check_outputs(&mut self, context: &SuiteContext<'_>, tools: &[Tool]) -> Result<()> {
         let Ok([small, _]) = &self.made else { return Ok(()) };
         let mut first: Option<Text> = None;
         for tool in [Tool::Babeltrace2, Tool::Trackway] {
             if !tools.iter().any(|other| is_same(tool, *other)) {
                 continue;
             }
-            context.progress.say(&format!("asking {} about {}", tool.name(), self.kind.words()));
+            context.progress.show_step(&format!(
+                "asking {} about {}",
+                tool.name(),
+                self.kind.words()
+            ));
             let text = process_run::text(
-                tool.command(Work::Text, context.place, &small.path),
+                tool.command(Work::Text, context.workspace, &small.path),
                 tool.name(),
                 |_| (),
             );
@@ -314,10 +322,10 @@ impl Traces {
             });
             keep(&mut self.wrong, tool, Work::Text, found.map(drop))?;
             let mut said = Vec::new();
-            let count = tool.command(Work::Count, context.place, &small.path);
+            let count = tool.command(Work::Count, context.workspace, &small.path);
             let counted = process_run::text(count, tool.name(), |piece| {
-                // What is longer is no count.
-                let room = SAID_BYTES_MAX.saturating_sub(said.len());
+                // Longer output is no count.
+                let room = COUNT_OUTPUT_BYTES_MAX.saturating_sub(said.len());
                 said.extend_from_slice(&piece[..piece.len().min(room)]);
             });
             let counted = counted.and_then(|_| tool.counted(&String::from_utf8_lossy(&said)));
@@ -335,10 +343,10 @@ impl Traces {
     }
 }
 
-/// Most that is kept of what a reader says about counts.
-const SAID_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of a reader's output that are kept for a count.
+const COUNT_OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Keeps what is wrong; only an interruption goes on upward.
+/// Keeps an error for the report; only an interruption is returned.
 fn keep(
     wrong: &mut Vec<(Tool, Work, String)>,
     tool: Tool,
@@ -355,7 +363,7 @@ fn keep(
     }
 }
 
-/// Whether a text is the first one's, and has a line for each event.
+/// Checks that a text equals the first one, and has a line for each event.
 fn agree(tool: Tool, text: Text, first: Text, events: u64) -> Result<()> {
     if text == first && text.lines == events {
         return Ok(());
@@ -364,7 +372,7 @@ fn agree(tool: Tool, text: Text, first: Text, events: u64) -> Result<()> {
     Err(Error::output(tool.name(), message))
 }
 
-/// All that is done, by these readers.
+/// Returns all turns of these readers.
 fn turns(tools: &[Tool]) -> Vec<Turn> {
     let mut all = Vec::new();
     for kind in TraceKind::ALL {
@@ -401,9 +409,9 @@ mod tests {
             all.iter().map(|turn| (turn.case(), turn.tool.name())).collect();
         assert_eq!(names.len(), all.len(), "each has a name of its own");
         for turn in &all {
-            let beside = turn.beside();
-            assert_eq!(beside.is_none(), turn.tool == Tool::Babeltrace2);
-            assert!(beside.is_none_or(|beside| all.contains(&beside)), "{turn:?}");
+            let baseline = turn.baseline();
+            assert_eq!(baseline.is_none(), turn.tool == Tool::Babeltrace2);
+            assert!(baseline.is_none_or(|baseline| all.contains(&baseline)), "{turn:?}");
         }
     }
 

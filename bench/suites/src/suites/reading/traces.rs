@@ -1,8 +1,8 @@
-//! Traces as `trackway record` writes them, made without recording: the same in every run, on
-//! every machine, and quickly.
+//! Traces in the format of `trackway record`, generated without recording: the same in every run,
+//! on every machine, and quickly.
 //!
-//! Four CPUs' streams whose events alternate as those of busy threads do, in packets of 64 KiB
-//! (the recorder's default sub-buffer), each event with the thread's id as its context.
+//! The streams of four CPUs whose events alternate as those of busy threads do, in packets of 64
+//! KiB (the recorder's default sub-buffer), each event with the thread's id as its context.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::{Place, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, make_dir};
 use trackway_bench_engine::signals;
 use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
@@ -30,7 +30,7 @@ const PACKET_BYTES: usize = 64 << 10;
 const STEP_NS: u64 = 400;
 /// When a trace begins, on its clock, in ns.
 const BEGIN_NS: u64 = 3_600_000_000_000;
-/// What the clock's zero is since 1970, in ns: the traces are of 2026.
+/// Offset of the clock's zero to 1970, in ns: the traces are of 2026.
 const CLOCK_OFFSET_NS: i64 = 1_795_228_670_847_582_868;
 /// Identity of the traces.
 const UUID: [u8; 16] = *b"trackway reading";
@@ -42,13 +42,13 @@ const EVENT_BYTES_MAX: u64 = 64;
 pub(super) struct TraceFolder {
     pub(super) path: PathBuf,
     pub(super) events: u64,
-    /// Of its streams.
+    /// Bytes of its streams.
     pub(super) bytes: u64,
 }
 
-/// Fails unless there is space for so many events of each of these kinds.
-pub(super) fn check_space(place: &Place, wanted: &[(TraceKind, u64)]) -> Result<()> {
-    let folder = place.path("");
+/// Fails unless there is space for these numbers of events of each kind.
+pub(super) fn check_space(workspace: &Workspace, wanted: &[(TraceKind, u64)]) -> Result<()> {
+    let folder = workspace.path("");
     let free = free_bytes(&folder)?;
     let bytes = |(kind, events): &(TraceKind, u64)| kind.bytes_per_event().saturating_mul(*events);
     let needed: u64 = wanted.iter().map(bytes).sum();
@@ -64,7 +64,7 @@ pub(super) fn check_space(place: &Place, wanted: &[(TraceKind, u64)]) -> Result<
 }
 
 impl TraceKind {
-    /// Upper bound of what an event takes on the disk, packets' headers and padding included.
+    /// Returns an upper bound of an event's bytes on disk, including packet headers and padding.
     const fn bytes_per_event(self) -> u64 {
         match self {
             Self::Numbers => 14,
@@ -74,7 +74,7 @@ impl TraceKind {
     }
 }
 
-/// Free bytes for us on the file system of `folder`.
+/// Returns the free bytes for this user on the file system of `folder`.
 fn free_bytes(folder: &Path) -> Result<u64> {
     let what = || format!("cannot look at the file system of {folder:?}");
     let path = CString::new(folder.as_os_str().as_bytes())
@@ -90,7 +90,7 @@ fn free_bytes(folder: &Path) -> Result<u64> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
-/// Writes a trace of so many events.
+/// Writes a trace with a number of events.
 pub(super) fn write(folder: &Path, kind: TraceKind, events: u64) -> Result<TraceFolder> {
     make_dir(folder)?;
     let metadata = folder.join("metadata");
@@ -134,7 +134,7 @@ fn metadata(kind: TraceKind) -> String {
     text
 }
 
-/// An event with these numbers, and then these strings.
+/// Makes an event with these numbers, and then these strings.
 fn event(name: &str, numbers: &[(&str, Scalar)], strings: &[&str]) -> EventDescription {
     let numbers = numbers.iter().map(|&(name, scalar)| (name, FieldKind::Scalar(scalar)));
     let strings = strings.iter().map(|&name| (name, FieldKind::Str));
@@ -172,8 +172,8 @@ impl Stream {
         }
     }
 
-    /// Writes so many events to the file `path`, and lets the disk have them, so that nothing is
-    /// left to be written while readers are measured; how many bytes.
+    /// Writes events to the file `path`, and flushes it to the disk, so that no write-back disturbs
+    /// the readers; returns the number of bytes.
     fn write(mut self, path: &Path, events: u64) -> Result<u64> {
         let failed = || format!("cannot write {path:?}");
         let mut file = File::create(path).map_err(Error::io(failed()))?;
@@ -219,7 +219,7 @@ impl Stream {
 
     /// Makes the next event: header, thread, payload.
     fn next_event(&mut self, event: &mut Vec<u8>) {
-        self.time_ns += 1 + self.random.below(2 * STEP_NS);
+        self.time_ns += 1 + self.random.less_than(2 * STEP_NS);
         self.number = self.number.wrapping_add(1);
         event.clear();
         let id = match self.kind {
@@ -234,7 +234,7 @@ impl Stream {
             id::NUMBER => event.extend(self.number.to_le_bytes()),
             id::REQUEST => {
                 let magnitude = 1 + self.random.index(20);
-                let latency_us = self.random.below(1 << magnitude);
+                let latency_us = self.random.less_than(1 << magnitude);
                 event.extend([200_u32, 200, 304, 404][self.random.index(4)].to_le_bytes());
                 event.extend(latency_us.to_le_bytes());
                 event.extend_from_slice(PATHS[self.random.index(PATHS.len())]);
@@ -251,7 +251,7 @@ impl Stream {
 /// Paths of requests.
 const PATHS: [&[u8]; 4] =
     [b"/", b"/index.html", b"/static/images/logo.png", b"/api/v2/orders/31415/items"];
-/// Messages: short, long, with what has to be escaped.
+/// Messages: short, long, and with characters that need escapes.
 const TEXTS: [&[u8]; 4] = [
     b"connected",
     b"cache miss: key 'user' not there",
@@ -263,7 +263,7 @@ const TEXTS: [&[u8]; 4] = [
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn less_than(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -271,7 +271,7 @@ impl Random {
     }
 
     fn index(&mut self, bound: usize) -> usize {
-        self.below(bound as u64) as usize
+        self.less_than(bound as u64) as usize
     }
 }
 

@@ -1,10 +1,10 @@
-//! The readers, what each is asked to do, and with which traces.
+//! The readers, their work, and their traces.
 
 use std::path::Path;
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 
 /// Name of the other reader's program.
 pub(super) const BABELTRACE2: &str = "babeltrace2";
@@ -20,34 +20,35 @@ pub(super) enum Tool {
     Babeltrace2,
 }
 
-/// What a reader is asked to do.
+/// The work of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// All events as lines of text.
     Text,
     /// All fields of all events decoded, in the order of time, and no text.
     Decode,
-    /// How many events there are.
+    /// Counts the events.
     Count,
 }
 
-/// Whose traces, and of what.
+/// The writer of traces, and the kind of their events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TraceKind {
-    /// As Trackway writes them: one `u32` and the thread's id.
+    /// Written like Trackway's: one `u32` and the thread's id.
     Numbers,
-    /// As Trackway writes them: numbers, requests with a path, messages.
+    /// Written like Trackway's: numbers, requests with a path, messages.
     Strings,
     /// Recorded by LTTng-UST: one `u32` and the thread's id.
     Lttng,
 }
 
-/// How large a trace is.
+/// The size of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
-    /// What all readers read.
+    /// The trace that all readers read.
     Small,
-    /// Many times that: what ours reads as well, as what it needs must not grow with the trace.
+    /// A trace many times as large: only Trackway's reader reads it, because its memory must not
+    /// grow with the trace.
     Large,
 }
 
@@ -55,7 +56,7 @@ impl TraceKind {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Numbers, Self::Strings, Self::Lttng];
 
-    /// Its name, as a file's name has it.
+    /// Returns its name in names of files.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Numbers => "numbers",
@@ -64,7 +65,7 @@ impl TraceKind {
         }
     }
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Numbers => "Trackway's, u32",
@@ -78,7 +79,7 @@ impl Size {
     /// Both.
     pub(super) const ALL: [Self; 2] = [Self::Small, Self::Large];
 
-    /// Behind the other words of a case.
+    /// Returns the suffix of a case.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Small => "",
@@ -91,7 +92,7 @@ impl Work {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Text, Self::Decode, Self::Count];
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -105,7 +106,7 @@ impl Tool {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Trackway, Self::OneCpu, Self::Babeltrace2];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Trackway => "trackway",
@@ -114,12 +115,12 @@ impl Tool {
         }
     }
 
-    /// The words of its command line for this work on `folder`, its own name first.
+    /// Returns the command line for this work on `folder`, the program first.
     pub(super) fn words(self, work: Work, folder: &str) -> Vec<String> {
         let options: &[&str] = match (self, work) {
             (Self::Babeltrace2, Work::Text) => &[BABELTRACE2],
             (Self::Babeltrace2, Work::Decode) => &[BABELTRACE2, "--output-format=dummy"],
-            // Once, in the end; a number with a sign is what it takes for one without.
+            // The count comes last, once. The sign distinguishes it from other numbers.
             (Self::Babeltrace2, Work::Count) => {
                 &[BABELTRACE2, "--component=sink.utils.counter", "--params=step=+0"]
             }
@@ -130,18 +131,18 @@ impl Tool {
         options.iter().copied().chain([folder]).map(str::to_owned).collect()
     }
 
-    /// The command for this work on the trace in `folder`.
-    pub(super) fn command(self, work: Work, place: &Place, folder: &Path) -> Command {
+    /// Makes the command for this work on the trace in `folder`.
+    pub(super) fn command(self, work: Work, workspace: &Workspace, folder: &Path) -> Command {
         let words = self.words(work, "");
         let mut command = match self {
             Self::Babeltrace2 => Command::new(BABELTRACE2),
-            Self::Trackway | Self::OneCpu => Command::new(&place.tools.trackway),
+            Self::Trackway | Self::OneCpu => Command::new(&workspace.tools.trackway),
         };
         command.args(&words[1..words.len() - 1]).arg(folder);
         command
     }
 
-    /// How many events it says that there are, when asked for that.
+    /// Parses the number of events from the output of the command that counts them.
     pub(super) fn counted(self, output: &str) -> Result<u64> {
         let missing = || Error::output(self.name(), "it does not say how many events there are");
         let number = match self {
@@ -169,8 +170,9 @@ mod tests {
 
     #[test]
     fn all_tools_are_asked_for_the_same() {
-        let place = Place::at("trackway".into());
-        let words = |tool: Tool, work| format!("{:?}", tool.command(work, &place, Path::new("t")));
+        let workspace = Workspace::at("trackway".into());
+        let words =
+            |tool: Tool, work| format!("{:?}", tool.command(work, &workspace, Path::new("t")));
         assert_eq!(words(Tool::Trackway, Work::Text), r#""trackway" "print" "t""#);
         assert_eq!(
             words(Tool::OneCpu, Work::Decode),

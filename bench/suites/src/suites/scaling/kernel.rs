@@ -1,8 +1,8 @@
-//! What a traced system call takes in each of several threads, on a CPU each: where tracers of the
-//! kernel share a lock, or a number that all CPUs count on, it takes the longer the more there are.
+//! The duration of a traced system call in each of several threads, on a CPU each: where kernel
+//! tracers share a lock, or a counter of all CPUs, it grows with the number of threads.
 //!
-//! Main invariant: a run's events have room in the buffers, so that nobody drains them meanwhile on
-//! a CPU that another thread has; and all of them must be there.
+//! Main invariant: a run's events fit in the buffers, so that no recorder drains them meanwhile on
+//! a thread's CPU; and all of them must be there.
 
 use trackway_bench_engine::case::Plan;
 use trackway_bench_engine::error::{Error, Result};
@@ -15,17 +15,17 @@ use trackway_bench_engine::suite::{Entry, Sample, SuiteContext};
 use crate::suites::events::of_batches;
 use crate::tracers::kernel::{Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work};
 
-/// The call that is traced, and nothing else.
+/// The traced call.
 const CALL: &str = "getppid";
 /// Batches of a thread, and calls of each. Their events, two of a call, fill less than half of a
 /// CPU's buffer of any tracer: perf's take most, 88 bytes each, and it is woken at the half.
 const PLAN: Plan = Plan { warm_up: 10, batches: 40 };
 const CALLS: u32 = 400;
 
-/// What else is known: of what is added to a call, beside what is where one thread calls alone.
+/// Key of the extra figure: the added cost of a call, relative to that of one thread alone.
 const OF_ONE: &str = "added, in terms of one thread";
 
-/// All that take part, the untraced first: the others are told in its terms.
+/// All tracers, the untraced calls first: they are the baseline.
 const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Untraced,
     KernelTracer::Trackway,
@@ -58,30 +58,31 @@ pub(super) struct InKernel {
 }
 
 impl InKernel {
-    /// Its rows, if any of its tracers is wanted, behind so many others.
+    /// Returns its rows, if any of its tracers is selected; `first` is the number of rows before
+    /// them.
     pub(super) fn enter(&mut self, context: &SuiteContext<'_>, first: usize) -> Result<Vec<Entry>> {
         if !names().any(|name| context.settings.wants(name)) {
             return Ok(Vec::new());
         }
-        let tracers = KernelTracers::set_up(context.place)?;
+        let tracers = KernelTracers::set_up(context.workspace)?;
         let is_in = |tracer: &KernelTracer| {
             *tracer == KernelTracer::Untraced || context.settings.wants(tracer.name())
         };
         let mut entries = Vec::new();
         for tracer in TRACERS.into_iter().filter(is_in) {
-            context.progress.say(&format!("setting up {}", tracer.name()));
-            let absent = tracers.absence(context.place, tracer);
+            context.progress.show_step(&format!("setting up {}", tracer.name()));
+            let absent = tracers.absence(context.workspace, tracer);
             // The untraced come first, in the same order.
             for (at, threads) in threads(context.cpus).enumerate() {
-                let beside = (tracer != KernelTracer::Untraced).then_some(first + at);
-                entries.push(Entry { absent: absent.clone(), beside, ..entry(tracer, threads) });
+                let baseline = (tracer != KernelTracer::Untraced).then_some(first + at);
+                entries.push(Entry { absent: absent.clone(), baseline, ..entry(tracer, threads) });
                 self.rows.push((tracer, threads));
             }
         }
         let (tracer, threads) = self.rows[0];
         let again = format!("{} again", tracer.name());
-        let beside = Some(first);
-        let again = Entry { tracer: again, beside, is_control: true, ..entry(tracer, threads) };
+        let baseline = Some(first);
+        let again = Entry { tracer: again, baseline, is_control: true, ..entry(tracer, threads) };
         entries.push(again);
         self.rows.push((tracer, threads));
         self.tracers = Some(tracers);
@@ -95,17 +96,17 @@ impl InKernel {
         let numbers = [threads, PLAN.warm_up + PLAN.batches, CALLS].map(|it| it.to_string());
         let arguments = [vec!["batches".to_owned()], numbers.into()].concat();
         let job = Job {
-            place: context.place,
+            workspace: context.workspace,
             events: KernelEvents::OneCall(CALL),
             keep: Keep::Flight,
             call: CALL,
-            work: Work::Ours(&arguments),
+            work: Work::Workload(&arguments),
         };
         sample(&tracers.run(tracer, &job)?, threads)
     }
 }
 
-/// How many threads call, on so many CPUs: each has its own.
+/// Returns numbers of calling threads for a number of CPUs: each thread has its own.
 fn threads(cpus: usize) -> impl Iterator<Item = u32> {
     let doubled = std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2));
     doubled.take_while(move |&threads| threads as usize <= cpus.max(1))
@@ -129,9 +130,9 @@ fn case(threads: u32) -> String {
     format!("{CALL}, {threads} thread{plural}")
 }
 
-/// What a run of so many threads says.
+/// Parses the result of a run of `threads` threads.
 fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
-    // bpftrace says things of its own in between.
+    // bpftrace prints other lines in between.
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("batch ")).collect();
     let batches = workload::batches(&lines.join("\n"))?;
     let calls = u64::from((PLAN.warm_up + PLAN.batches) * CALLS);
@@ -140,7 +141,7 @@ fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
         let message = format!("{threads} threads are to make {calls} calls each, not {called:?}");
         return Err(Error::output("workload", message));
     }
-    // Their mean, as in the survey: CPUs may differ, and so what a median of all batches is of.
+    // The mean, as in the survey: CPUs may differ, and a median over all batches would mix them.
     let of_thread = |thread| {
         let its: Vec<Batch> = batches.iter().filter(|one| one.thread == thread).copied().collect();
         workload::median_ns(&its, PLAN.warm_up)
@@ -157,8 +158,8 @@ pub(super) fn complete(rows: &mut SuiteRows) {
     let ratio = |row: &Row| {
         let is_its = row.unit == Unit::NsPerCall && row.x.is_some_and(|threads| threads > 1.0);
         let one = rows.row(&row.tracer, &case(1)).filter(|_| is_its)?;
-        let added = |row| ByRound::beyond(rows, Some(row));
-        Some(added(row).over(&added(one)).told()?.ratio.median)
+        let added = |row| ByRound::above_baseline(rows, Some(row));
+        Some(added(row).over(&added(one)).estimate()?.ratio.median)
     };
     let ratios: Vec<Option<f64>> = rows.rows.iter().map(ratio).collect();
     for (row, ratio) in rows.rows.iter_mut().zip(ratios) {
@@ -179,10 +180,10 @@ mod tests {
         assert_eq!([of(1), of(2), of(6)], [vec![1], vec![1, 2], vec![1, 2, 4]]);
     }
 
-    /// What the workload says of these threads, with what a tracer has found.
+    /// Returns a run as the workload reports it, with the tracer's events.
     fn ran(threads: u32, batches: u32, events: u64) -> Ran {
         let line = |thread: u32, number: u32| {
-            // Those that warm up take longer, and so does an interrupted one of the others.
+            // Warm-up batches take longer, and so does an interrupted one.
             let ns = match number {
                 ..10 => 9000,
                 20 => 70_000,
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(found.figure, 160.0);
         let account = found.account.expect("an account");
         assert!(account.is_complete() && account.recorded == emitted, "{account:?}");
-        // One that is missing, and not said to be lost.
+        // An event that is missing and not reported as lost.
         let less = sample(&ran(3, batches, emitted - 1), 3).expect("figures");
         assert!(!less.account.expect("an account").is_complete());
         // Untraced, there is none.
@@ -225,10 +226,10 @@ mod tests {
 
     #[test]
     fn what_is_added_is_told_in_terms_of_one_thread() {
-        let ns = |tracer: KernelTracer, threads: u32, figure, beside| Row {
+        let ns = |tracer: KernelTracer, threads: u32, figure, baseline| Row {
             unit: Unit::NsPerCall,
             x: Some(threads.into()),
-            beside,
+            baseline,
             ..row(tracer.name(), &case(threads), figure)
         };
         let mut rows = suite([

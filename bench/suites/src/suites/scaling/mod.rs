@@ -1,9 +1,9 @@
-//! What an event costs where others are traced at the same time: a program's own events, and a
-//! system call's.
+//! The cost of an event while other threads are traced at the same time: user events, and events of
+//! a system call.
 //!
 //! ```text
 //! events::which   the program's: figures in ns of an event
-//! kernel          the call's: figures in ns of a call
+//! kernel          a system call: ns of a call
 //! ```
 
 mod kernel;
@@ -19,7 +19,7 @@ use kernel::InKernel;
 /// The suite.
 pub(crate) struct Scaling {
     user: Events,
-    /// How many rows are its; those of the kernel follow.
+    /// Number of rows of user space; those of the kernel follow.
     of_user: usize,
     kernel: InKernel,
 }

@@ -1,4 +1,4 @@
-//! What an event costs that no session wants, that one records, and that several do.
+//! The cost of an event that no session records, that one records, and that several record.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workload::{self, Batch};
@@ -11,7 +11,7 @@ use super::host::{Buffers, Host, Kind, Wanted};
 use super::programs::{batches, emitted, paced};
 use super::{OURS, THEIRS};
 
-/// How many sessions ours are measured with; a window has room for 32.
+/// Numbers of sessions for Trackway; a window has room for 32.
 pub(super) const OF_OURS: [u32; 4] = [1, 2, 4, 32];
 /// The same for LTTng's.
 pub(super) const OF_THEIRS: [u32; 3] = [1, 2, 4];
@@ -21,7 +21,7 @@ const BATCH_EVENTS: u64 = 10_000;
 const BATCH_EVENTS_MIN: u64 = 1000;
 /// Events that go round a ring.
 const ROUND_EVENTS: u64 = 200_000;
-/// Events of a batch while they are off, and batches of them that do not count.
+/// Events of a batch while they are off, and batches that do not count.
 const OFF_EVENTS: u64 = 400_000;
 const OFF_WARM_UP: u32 = 1;
 /// Bursts to a folder that do not count.
@@ -29,11 +29,11 @@ const DISK_WARM_UP: u32 = 10;
 /// Time from one burst to the next where a recorder drains, in µs: time enough for 32 recorders.
 const PERIOD_US: u64 = 50_000;
 
-/// What else is known of rows, from several of them.
+/// Keys of rows' extra figures that need several rows.
 const EACH_FURTHER: &str = "each further session, ns";
 const IN_TERMS_OF_ONE: &str = "in terms of 1 session";
 
-/// How it is called.
+/// Returns the name of the case.
 pub(super) fn case(kind: Kind, sessions: u32) -> String {
     let plural = if sessions == 1 { "" } else { "s" };
     format!("{sessions} session{plural}, {}", kind.words())
@@ -49,7 +49,7 @@ const fn counted(settings: &Settings, kind: Kind) -> u32 {
     }
 }
 
-/// An event that is off.
+/// Measures an event that is off.
 pub(super) fn off(host: &dyn Host, settings: &Settings) -> Result<Sample> {
     let mut command = host.program_off()?;
     let all = OFF_WARM_UP + counted(settings, Kind::Flight);
@@ -57,7 +57,8 @@ pub(super) fn off(host: &dyn Host, settings: &Settings) -> Result<Sample> {
     sample(&batches(command)?, OFF_WARM_UP)
 }
 
-/// An event in so many sessions: they are made, events emitted and all of them looked for in each.
+/// Measures an event in several sessions: they are made, events are emitted, and each session's
+/// trace is searched for all of them.
 pub(super) fn recorded(
     host: &dyn Host,
     settings: &Settings,
@@ -83,7 +84,7 @@ pub(super) fn recorded(
     for name in &names {
         let of_one = host.end(name, kind, emitted(&batches))?;
         if !of_one.is_complete() {
-            // What one has too many must not make up for what another lacks.
+            // A surplus in one session must not make up for a loss in another.
             let message = format!("events do not add up: {}", of_one.words());
             return Err(Error::output(name, message));
         }
@@ -102,8 +103,8 @@ fn events(sessions: u32) -> u64 {
     (BATCH_EVENTS / u64::from(sessions)).max(BATCH_EVENTS_MIN)
 }
 
-/// Batches that do not count: until rings that are overwritten have come round, and others have
-/// been written to.
+/// Returns the batches that do not count: until rings that are overwritten have come round, and the
+/// other rings have been written to.
 fn warm_up(kind: Kind, sessions: u32) -> u32 {
     match kind {
         Kind::Flight => ROUND_EVENTS.div_ceil(events(sessions)) as u32,
@@ -111,7 +112,7 @@ fn warm_up(kind: Kind, sessions: u32) -> u32 {
     }
 }
 
-/// Adds what a further session costs, and each row in terms of one session in the same round.
+/// Adds the cost of a further session, and each row relative to one session in the same round.
 pub(super) fn complete(suite: &mut SuiteRows) {
     for (tracer, kind) in [OURS, THEIRS].iter().flat_map(|one| Kind::ALL.map(|kind| (*one, kind))) {
         let is_one = |row: &Row| row.tracer == tracer && row.case == case(kind, 1);
@@ -134,14 +135,14 @@ pub(super) fn complete(suite: &mut SuiteRows) {
     }
 }
 
-/// Figures in terms of others of the same round.
-fn times(figures: &[Option<f64>], others: &[Option<f64>]) -> Option<f64> {
-    let pairs = figures.iter().zip(others);
+/// Returns figures relative to others of the same round.
+fn times(figures: &[Option<f64>], baselines: &[Option<f64>]) -> Option<f64> {
+    let pairs = figures.iter().zip(baselines);
     let times: Vec<f64> = pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).collect();
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// The slope of the line with the least squares of distances; `None` if there is not one.
+/// Returns the slope of the line with the least squares of distances; `None` if there is not one.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

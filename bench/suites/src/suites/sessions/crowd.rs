@@ -16,39 +16,39 @@ use super::trackway::TrackwaySessions;
 use super::usage::{self, KIB};
 use crate::trace_check;
 
-/// Processes a second that are asked for.
+/// Processes started per second.
 const RATE: u64 = 1000;
 /// Events of each.
 const EVENTS: u64 = 5;
 /// Most of them at a time.
 const ALIVE_MAX: u64 = 16;
-/// How long processes are started, in seconds, and before anything is held against what is left.
+/// Time during which processes are started, in seconds, and its part before leftovers are counted.
 const SECONDS: u64 = 5;
 const WARM_UP_S: u64 = 1;
-/// Until the recorder has looked at everything that it looks at.
+/// Time in which the recorder has visited everything once.
 const REST: Duration = Duration::from_secs(1);
-/// How much longer than it should a run may take, in seconds.
+/// Time that a run may take in addition, in seconds.
 const SPARE_S: u64 = 60;
 
-/// What else is known of it: what there should be none of.
+/// Key of the extra figure that must be zero.
 pub(super) const NOT_COUNTED: &str = "greatest number not counted";
 pub(super) const PLACES: &str = "greatest number of places kept";
 pub(super) const DESCRIPTORS: &str = "greatest number of descriptors left";
 pub(super) const LEFT_KIB: &str = "greatest KiB left";
 
-/// How short-lived processes begin.
+/// The origin of short-lived processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Starts {
-    /// As programs that are started.
+    /// Programs that are started.
     Programs,
-    /// As children of one program.
+    /// Children of one program.
     Children,
 }
 
 impl Starts {
     pub(super) const ALL: [Self; 2] = [Self::Programs, Self::Children];
 
-    /// What the processes are.
+    /// Returns the kind of the processes in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Programs => "after programs that were started",
@@ -57,15 +57,15 @@ impl Starts {
     }
 }
 
-/// What the launcher says.
+/// The report of the launcher.
 struct Launched {
     processes: u64,
     ns: u64,
 }
 
-/// What could be left behind by processes that have ended.
-struct Left {
-    /// The window, and what is the recorder's own.
+/// Resources that ended processes could leave behind.
+struct Leftovers {
+    /// Bytes of the window, and the recorder's private bytes.
     bytes: u64,
     /// Descriptors that the recorder has open.
     descriptors: u64,
@@ -74,18 +74,18 @@ struct Left {
 }
 
 /// Starts processes for some seconds: KiB of the window and the recorder's own afterwards.
-pub(super) fn measure(ours: &TrackwaySessions<'_>, starts: Starts) -> Result<Sample> {
-    ours.create(SESSION, Wanted::of(Kind::Disk))?;
-    let warm_up = launch(ours, starts, WARM_UP_S)?;
-    let before = left(ours)?;
-    // Their numbers begin anew.
-    let launched = launch(ours, starts, SECONDS)?;
-    let after = left(ours)?;
+pub(super) fn measure(sessions: &TrackwaySessions<'_>, starts: Starts) -> Result<Sample> {
+    sessions.create(SESSION, Wanted::of(Kind::Disk))?;
+    let warm_up = launch(sessions, starts, WARM_UP_S)?;
+    let before = leftovers(sessions)?;
+    // Their numbers begin again.
+    let launched = launch(sessions, starts, SECONDS)?;
+    let after = leftovers(sessions)?;
     let processes = warm_up.processes + launched.processes;
-    let counted = ours.status(SESSION)?.counts.processes;
-    let account = ours.end(SESSION, Kind::Disk, processes * EVENTS)?;
-    let missing = missing(&trace_check::numbers(&ours.trace(SESSION))?, &[&warm_up, &launched]);
-    // A number that is there twice makes up for none that is missing.
+    let counted = sessions.status(SESSION)?.counts.processes;
+    let account = sessions.end(SESSION, Kind::Disk, processes * EVENTS)?;
+    let missing = missing(&trace_check::numbers(&sessions.trace(SESSION))?, &[&warm_up, &launched]);
+    // A number that occurs twice does not make up for a missing one.
     let recorded = account.recorded.saturating_sub(missing);
     let extra = vec![
         ("processes a second", launched.processes as f64 / (launched.ns as f64 / 1e9)),
@@ -102,10 +102,10 @@ pub(super) fn measure(ours: &TrackwaySessions<'_>, starts: Starts) -> Result<Sam
     })
 }
 
-fn launch(ours: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Result<Launched> {
+fn launch(sessions: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Result<Launched> {
     let mut command: Command = match starts {
-        Starts::Programs => ours.launcher_of_programs(),
-        Starts::Children => ours.launcher_of_children(),
+        Starts::Programs => sessions.launcher_of_programs(),
+        Starts::Children => sessions.launcher_of_children(),
     };
     command.args([RATE, seconds, EVENTS, ALIVE_MAX].map(|number| number.to_string()));
     let running = Running::start_for(&mut command, "short-lived processes", seconds + SPARE_S)?;
@@ -117,7 +117,7 @@ fn launch(ours: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Result<L
     }
 }
 
-/// How many of the processes' events are not in the trace as often as they must be.
+/// Returns the number of the processes' events whose count in the trace is wrong.
 fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
     let most = runs.iter().map(|run| run.processes * EVENTS).max().unwrap_or_default();
     let mut owed = vec![0_i64; most as usize];
@@ -134,14 +134,14 @@ fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
     owed.iter().map(|owed| owed.unsigned_abs()).sum::<u64>() + strange
 }
 
-/// What there is while nothing happens.
-fn left(ours: &TrackwaySessions<'_>) -> Result<Left> {
+/// Counts the resources while nothing runs.
+fn leftovers(sessions: &TrackwaySessions<'_>) -> Result<Leftovers> {
     std::thread::sleep(REST);
-    let pid = ours.status(SESSION)?.pid;
-    Ok(Left {
-        bytes: ours.shared_bytes()? + usage::resident(&[pid])?.own_bytes,
+    let pid = sessions.status(SESSION)?.pid;
+    Ok(Leftovers {
+        bytes: sessions.shared_bytes()? + usage::resident(&[pid])?.own_bytes,
         descriptors: usage::descriptors(pid)?,
-        places: ours.listed_processes()?,
+        places: sessions.listed_processes()?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! What sessions set out to reach.
+//! Goals for sessions.
 
 use trackway_bench_engine::ratios::at_most;
 use trackway_bench_engine::ratios::{ByRound, Form, most};
@@ -8,17 +8,17 @@ use super::crowd::{DESCRIPTORS, LEFT_KIB, NOT_COUNTED, PLACES, Starts};
 use super::host::Kind;
 use super::{OURS, THEIRS, Work, cost, live};
 
-/// Memory that may be left when some thousand processes have come and gone, in KiB: allocators grow
-/// now and then.
+/// Memory that may be left after some thousand short-lived processes, in KiB: allocators grow now
+/// and then.
 const LEFT_MOST_KIB: f64 = 256.0;
-/// Longest time until who follows a session sees an event, in ms.
+/// Longest time until a follower of a session shows an event, in ms.
 const LIVE_MS: f64 = 100.0;
 
-/// The bars.
+/// Returns the bars.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let of = |tracer: &str, case: &str| ByRound::of(suite.row(tracer, case));
     let less = |what: String, case: &str| {
-        most(&what, of(OURS, case).over(&of(THEIRS, case)).told(), 1.0, Form::PART)
+        most(&what, of(OURS, case).over(&of(THEIRS, case)).estimate(), 1.0, Form::PART)
     };
     let mut bars: Vec<Bar> = [1, 2, 4]
         .map(|sessions| {
@@ -40,7 +40,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// How long an event is on its way at worst; if one is out of order, for ever.
+/// Returns the longest latency of an event to the reader, in ms; infinity if one is out of order.
 fn live_ms(row: &Row) -> Option<f64> {
     match row.extra.get(live::OUT_OF_ORDER)? {
         0.0 => Some(row.tail?.max / 1e3),
@@ -48,12 +48,12 @@ fn live_ms(row: &Row) -> Option<f64> {
     }
 }
 
-/// What short-lived processes must not do, however they begin.
+/// Judges the leftovers of short-lived processes, for each way in which they begin.
 fn crowd_bars(suite: &SuiteRows) -> [Bar; 3] {
-    // One that has failed says nothing, whatever its rounds before that had come to.
+    // A failed row gives no figure, even if some of its rounds were good.
     let row = |starts: Starts| suite.row(OURS, &Work::Crowd(starts).case());
     let rows = Starts::ALL.map(|starts| row(starts).filter(|row| row.spread.is_some()));
-    // Of both together, if both were measured.
+    // The sum of both, if both were measured.
     let sum = |of: &dyn Fn(&Row) -> Option<f64>| rows.iter().map(|row| of((*row)?)).sum();
     let extra = |name: &'static str| move |row: &Row| row.extra.get(name).copied();
     let lost: Option<f64> = sum(&|row| Some(row.lost? as f64));

@@ -1,5 +1,5 @@
-//! How long changes take that need a grace period: a session's stop, and other buffers for a
-//! channel, while a program emits a million events a second; and the visit to every CPU alone.
+//! Duration of changes that need a grace period: a session's stop, and new buffers for a channel,
+//! while a program emits a million events a second; and the visit to every CPU alone.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,20 @@ use trackway_bench_engine::suite::Sample;
 use trackway_sys::thread::CpuSet;
 
 use super::host::{Host, Kind, SESSION, Wanted};
-use super::programs::beside_one_that_emits;
+use super::programs::while_emitting;
 use super::trackway::TrackwaySessions;
 use super::{TURNS, median, of_turns};
 use crate::trace_check;
 
-/// How long is waited to see that a stopped session records nothing: some bursts.
+/// Time to wait before a stopped session counts as silent: some bursts.
 const SILENCE: Duration = Duration::from_millis(5);
 
-/// A session's stops; after each, nothing more is recorded, if that can be asked.
+/// Measures a session's stops; after each, checks that nothing more is recorded, if the session
+/// reports its count.
 pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
     let created_us = timed_us(|| host.create(SESSION, Wanted::of(Kind::Disk)))?;
     let (mut stop_us, mut start_us) = (Vec::new(), Vec::new());
-    beside_one_that_emits(host, || {
+    while_emitting(host, || {
         for _ in 0..TURNS {
             stop_us.push(timed_us(|| host.stop(SESSION))?);
             let stopped = host.recorded()?;
@@ -37,8 +38,8 @@ pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
         Ok(())
     })?;
     host.stop(SESSION)?;
-    // What was emitted while it was stopped is nobody's. But what it says it has recorded must be
-    // in its trace.
+    // Events emitted while it was stopped belong to no session. But the events that it reports as
+    // recorded must be in its trace.
     let events = trace_check::count(&host.trace(SESSION))?.unwrap_or_default().events;
     let account = host.end(SESSION, Kind::Disk, events)?;
     let account = Account { emitted: account.recorded + account.lost, ..account };
@@ -46,27 +47,25 @@ pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
     Ok(Sample { account: Some(account), extra, ..of_turns(&stop_us)? })
 }
 
-/// Other contexts for the channel, which gives it other buffers: no event is lost or doubled.
-pub(super) fn replacements(ours: &TrackwaySessions<'_>) -> Result<Sample> {
-    beside_a_session(ours, || {
+/// Measures changes of the channel's context, which replace its buffers: no event is lost or
+/// doubled.
+pub(super) fn replacements(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    during_session(sessions, || {
         let contexts = ["vtid", "none"].into_iter().cycle().take(TURNS as usize);
-        contexts.map(|context| timed_us(|| ours.set_context(context))).collect()
+        contexts.map(|context| timed_us(|| sessions.set_context(context))).collect()
     })
 }
 
-/// What the recorder does to know that no sequence of before is alive: it runs on every CPU once,
-/// here by ourselves.
-pub(super) fn visits(ours: &TrackwaySessions<'_>) -> Result<Sample> {
-    beside_a_session(ours, || (0..TURNS).map(|_| visit_us()).collect())
+/// Measures the recorder's method to end all earlier sequences: it runs on every CPU once, here in
+/// the bench's process.
+pub(super) fn visits(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    during_session(sessions, || (0..TURNS).map(|_| visit_us()).collect())
 }
 
-/// What takes so many µs each time, while a session records every event of a program.
-fn beside_a_session(
-    host: &dyn Host,
-    something: impl FnOnce() -> Result<Vec<f64>>,
-) -> Result<Sample> {
+/// Measures an action, in µs, while a session records every event of a program.
+fn during_session(host: &dyn Host, something: impl FnOnce() -> Result<Vec<f64>>) -> Result<Sample> {
     host.create(SESSION, Wanted::of(Kind::Disk))?;
-    let (us, emitted) = beside_one_that_emits(host, something)?;
+    let (us, emitted) = while_emitting(host, something)?;
     let account = host.end(SESSION, Kind::Disk, emitted)?;
     Ok(Sample { account: Some(account), ..of_turns(&us)? })
 }
@@ -83,7 +82,7 @@ fn visit_us() -> Result<f64> {
         }
         before.apply().map_err(fail)
     });
-    // As it was before, also after a failure.
+    // Restores the earlier CPU set, also after a failure.
     before.apply().map_err(fail)?;
     us
 }

@@ -14,7 +14,7 @@ pub(super) const SESSION: &str = "lab";
 pub(super) enum Kind {
     /// A flight recorder; LTTng's snapshot session.
     Flight,
-    /// Into a folder, as it comes; what finds no room is discarded.
+    /// Into a folder; events that find no space are discarded.
     Disk,
 }
 
@@ -22,7 +22,7 @@ impl Kind {
     /// Both.
     pub(super) const ALL: [Self; 2] = [Self::Flight, Self::Disk];
 
-    /// In words.
+    /// Returns the description in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Flight => "flight recorder",
@@ -36,31 +36,31 @@ impl Kind {
 pub(super) enum Buffers {
     /// [`crate::tracers::RING_BYTES`] for each CPU.
     Ring,
-    /// What a user gets who says nothing.
+    /// The default of a new session.
     Default,
 }
 
-/// A session that is wanted.
+/// The properties of a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// Of which kind.
+    /// The kind of the session.
     pub(super) kind: Kind,
-    /// With which buffers.
+    /// The size of its buffers.
     pub(super) buffers: Buffers,
-    /// Whether `lab:number` is on from the beginning.
+    /// True if `lab:number` is on from the beginning.
     pub(super) is_on: bool,
-    /// As on a machine that could have so many CPUs; `None`: as it is.
+    /// Number of possible CPUs of the simulated machine; `None`: of this machine.
     pub(super) possible_cpus: Option<u32>,
 }
 
 impl Wanted {
-    /// With buffers as they are by default, recording.
+    /// Makes the request for a recording session with default buffers.
     pub(super) const fn of(kind: Kind) -> Self {
         Self { kind, buffers: Buffers::Default, is_on: true, possible_cpus: None }
     }
 }
 
-/// What holds sessions: ours or LTTng's.
+/// An owner of sessions: Trackway or LTTng.
 pub(super) trait Host {
     /// Makes a session, and starts it.
     fn create(&self, session: &str, wanted: Wanted) -> Result<()>;
@@ -71,20 +71,20 @@ pub(super) trait Host {
     /// Switches it off.
     fn event_off(&self) -> Result<()>;
 
-    /// Lets a session record no more; all that it has is in the trace, if that is a file.
+    /// Stops a session; all of its events are then in the trace, if that is a file.
     fn stop(&self, session: &str) -> Result<()>;
 
     /// Lets [`SESSION`] record again.
     fn start(&self) -> Result<()>;
 
-    /// How many events [`SESSION`] has recorded, if it can be asked.
+    /// Returns the number of events that [`SESSION`] has recorded, if it reports that.
     fn recorded(&self) -> Result<Option<u64>>;
 
-    /// Ends a session: what became of its events, by its trace, which stays until the next session
-    /// of that name.
+    /// Ends a session; returns the account of its events, by its trace, which stays until the next
+    /// session of that name.
     fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account>;
 
-    /// Folder of a session's trace.
+    /// Returns the folder of a session's trace.
     fn trace(&self, session: &str) -> PathBuf;
 
     /// Ids of the processes that record [`SESSION`].
@@ -93,17 +93,17 @@ pub(super) trait Host {
     /// Bytes of shared memory that all sessions take.
     fn shared_bytes(&self) -> Result<u64>;
 
-    /// The workload, in sight of the sessions.
+    /// Makes the command of the workload, which finds the sessions.
     fn program(&self) -> Command;
 
-    /// The workload where no session is.
+    /// Makes the command of the workload without a session.
     fn program_off(&self) -> Result<Command>;
 
     /// Ends all sessions that there are, as after a failure.
     fn clear(&self);
 }
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub(super) fn text(path: &Path) -> String {
     path.display().to_string()
 }

@@ -1,4 +1,4 @@
-//! How long it takes from an event to its line before the eyes of who follows the session.
+//! Latency from an event to its line in the output that follows the session.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::host::{Host as _, Kind, SESSION, Wanted};
 use super::of_turns;
 use super::trackway::TrackwaySessions;
 
-/// What else is known: lines whose event happened before that of the line above.
+/// Key of the extra figure for lines whose event is older than that of the line before.
 pub(super) const OUT_OF_ORDER: &str = "greatest number out of order";
 /// Programs that emit while a session is followed.
 const PROGRAMS: u64 = 50;
@@ -33,15 +33,15 @@ struct Line {
 }
 
 /// Follows a session while programs emit.
-pub(super) fn measure(ours: &TrackwaySessions<'_>) -> Result<Sample> {
-    ours.create(SESSION, Wanted::of(Kind::Disk))?;
-    let mut command = ours.command();
+pub(super) fn measure(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    sessions.create(SESSION, Wanted::of(Kind::Disk))?;
+    let mut command = sessions.command();
     command.args(["print", "--follow", SESSION, "--clock-cycles", "--no-delta"]);
     let mut follower = Running::start_for(&mut command, "trackway print --follow", LIMIT_S)?;
-    // What is there before the follower is there is none of its delay.
-    let first = few(ours, 0).and_then(|()| next(&mut follower));
+    // The time before the follower is ready is not part of its delay.
+    let first = few(sessions, 0).and_then(|()| next(&mut follower));
     let lines = std::thread::scope(|scope| {
-        let emitting = scope.spawn(|| emit(ours));
+        let emitting = scope.spawn(|| emit(sessions));
         let lines = first.and_then(|_| all(&mut follower));
         if lines.is_err() {
             follower.terminate();
@@ -49,7 +49,7 @@ pub(super) fn measure(ours: &TrackwaySessions<'_>) -> Result<Sample> {
         let emitted = emitting.join().unwrap_or_else(|_| Err(Error::output("workload", "gone")));
         emitted.and(lines)
     });
-    let ended = ours.end(SESSION, Kind::Disk, EVENTS * (PROGRAMS + 1));
+    let ended = sessions.end(SESSION, Kind::Disk, EVENTS * (PROGRAMS + 1));
     if ended.is_err() {
         follower.terminate();
     }
@@ -62,22 +62,22 @@ pub(super) fn measure(ours: &TrackwaySessions<'_>) -> Result<Sample> {
     Ok(Sample { account: Some(account), extra, ..of_turns(&delays)? })
 }
 
-fn emit(ours: &TrackwaySessions<'_>) -> Result<()> {
+fn emit(sessions: &TrackwaySessions<'_>) -> Result<()> {
     for program in 1..=PROGRAMS {
         std::thread::sleep(PAUSE);
-        few(ours, program)?;
+        few(sessions, program)?;
     }
     Ok(())
 }
 
-/// A program that emits a few events and ends.
-fn few(ours: &TrackwaySessions<'_>, program: u64) -> Result<()> {
-    let mut command: Command = ours.program();
+/// Runs a program that emits a few events and ends.
+fn few(sessions: &TrackwaySessions<'_>, program: u64) -> Result<()> {
+    let mut command: Command = sessions.program();
     command.args(["few", &(program * EVENTS).to_string(), &EVENTS.to_string()]);
     child::run(&mut command, "a program that emits").map(|_| ())
 }
 
-/// The lines of all programs but the first, of which one was read.
+/// Reads the lines of all programs but the first, one of which was read before.
 fn all(follower: &mut Running) -> Result<Vec<Line>> {
     for _ in 1..EVENTS {
         next(follower)?;
@@ -93,12 +93,12 @@ fn next(follower: &mut Running) -> Result<Line> {
     Ok(Line { event_ns, seen_ns })
 }
 
-/// The time that a line begins with: `[00000000819576267967] …`.
+/// Parses the time at a line's beginning: `[00000000819576267967] …`.
 fn event_ns(line: &str) -> Option<u64> {
     line.strip_prefix('[')?.split_once(']')?.0.parse().ok()
 }
 
-/// How many lines tell of an event that happened before that of the line above.
+/// Returns the number of lines whose event is older than that of the line before.
 fn out_of_order(lines: &[Line]) -> u64 {
     lines.windows(2).filter(|pair| pair[1].event_ns < pair[0].event_ns).count() as u64
 }

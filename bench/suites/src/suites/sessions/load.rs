@@ -1,4 +1,4 @@
-//! What recording takes of the CPUs besides the program: while it emits a million events a second,
+//! CPU time of recording, in addition to the program's: while it emits a million events a second,
 //! and while it emits none.
 
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use super::host::{Host, Kind, SESSION, Wanted};
 use super::programs::{self, BURSTS_PER_SECOND};
 use super::usage;
 
-/// How long each is looked at, in ms, and how much longer a program that emits nothing is there.
+/// Time for which each is observed, in ms, and additional time that a program without events stays.
 const SECOND_MS: u64 = 1000;
 const SPARE_MS: u64 = 200;
 
-/// Percent of one CPU that a session's recorders take while a program emits.
+/// Measures the part of one CPU, in percent, that a session's recorders take while a program emits.
 pub(super) fn measure(host: &dyn Host, kind: Kind) -> Result<Sample> {
     host.create(SESSION, Wanted::of(kind))?;
     let recorders = host.recorders()?;
-    let idle = programs::beside_one_that_sleeps(host, SECOND_MS + SPARE_MS, || {
+    let idle = programs::while_sleeping(host, SECOND_MS + SPARE_MS, || {
         let before = Moment::now(&recorders)?;
         std::thread::sleep(Duration::from_millis(SECOND_MS));
         before.until_now(&recorders)
@@ -41,10 +41,10 @@ struct Moment {
     cpu_ns: u64,
 }
 
-/// What was between two moments.
+/// The difference between two moments.
 struct Since {
     seconds: f64,
-    /// Of one CPU.
+    /// Percent of one CPU.
     percent: f64,
 }
 

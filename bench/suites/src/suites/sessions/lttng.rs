@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::results::Account;
 
 use super::host::{Buffers, Host, Kind, SESSION, Wanted, text};
@@ -22,21 +22,21 @@ const EVENT: &str = "lab:number";
 /// LTTng's sessions.
 #[derive(Debug)]
 pub(super) struct LttngSessions<'a> {
-    place: &'a Place,
+    workspace: &'a Workspace,
     daemon: &'a Daemon,
 }
 
 impl<'a> LttngSessions<'a> {
     /// Compiles the workload, and starts the daemon.
-    pub(super) fn set_up(place: &Place) -> Result<Daemon> {
-        let provider = text(&place.path("lttng-provider.c"));
-        place.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
-        Daemon::start(place)
+    pub(super) fn set_up(workspace: &Workspace) -> Result<Daemon> {
+        let provider = text(&workspace.path("lttng-provider.c"));
+        workspace.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
+        Daemon::start(workspace)
     }
 
-    /// Those of a daemon.
-    pub(super) const fn new(place: &'a Place, daemon: &'a Daemon) -> Self {
-        Self { place, daemon }
+    /// Makes the sessions of a daemon.
+    pub(super) const fn new(workspace: &'a Workspace, daemon: &'a Daemon) -> Self {
+        Self { workspace, daemon }
     }
 }
 
@@ -88,7 +88,7 @@ impl Host for LttngSessions<'_> {
     }
 
     fn trace(&self, session: &str) -> PathBuf {
-        self.place.path(&format!("lttng-{session}"))
+        self.workspace.path(&format!("lttng-{session}"))
     }
 
     fn recorders(&self) -> Result<Vec<u32>> {
@@ -101,7 +101,7 @@ impl Host for LttngSessions<'_> {
     }
 
     fn program(&self) -> Command {
-        self.daemon.command(&self.place.path(PROGRAM))
+        self.daemon.command(&self.workspace.path(PROGRAM))
     }
 
     fn program_off(&self) -> Result<Command> {

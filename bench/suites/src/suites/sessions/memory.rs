@@ -9,17 +9,16 @@ use super::host::{Host, SESSION, Wanted};
 use super::programs;
 use super::usage::{self, KIB};
 
-/// How long the program is there, in ms.
+/// Time that the program stays, in ms.
 const STAY_MS: u64 = 500;
 /// Events of another one afterwards, which show that the session would have recorded.
 const EVENTS: u64 = 100;
 
-/// Makes a session, and looks: KiB of shared memory beyond what there was before, and of its
-/// recorders' own.
+/// Measures an idle session: KiB of additional shared memory, and of its recorders' private memory.
 pub(super) fn measure(host: &dyn Host, wanted: Wanted) -> Result<Sample> {
     let before = settled_bytes(host)?;
     host.create(SESSION, wanted)?;
-    let (shared_bytes, resident) = programs::beside_one_that_sleeps(host, STAY_MS, || {
+    let (shared_bytes, resident) = programs::while_sleeping(host, STAY_MS, || {
         Ok((host.shared_bytes()?, usage::resident(&host.recorders()?)?))
     })?;
     let batches = programs::batches(programs::paced(host.program(), 1, EVENTS, 1))?;
@@ -34,8 +33,8 @@ pub(super) fn measure(host: &dyn Host, wanted: Wanted) -> Result<Sample> {
     Ok(Sample { figure: shared + own, account: Some(account), extra, ..Sample::default() })
 }
 
-/// Shared memory while there is no session. What the one before had may be given back somewhat
-/// later: so the least of a second's readings.
+/// Returns the shared memory while there is no session. That of the previous session may be
+/// released later: so the least of a second's readings.
 fn settled_bytes(host: &dyn Host) -> Result<u64> {
     let mut least = host.shared_bytes()?;
     for _ in 0..10 {

@@ -1,22 +1,22 @@
-//! What sessions cost: an event that several record, an event switched on, recorders, changes that
-//! need a grace period, short-lived processes, memory; beside LTTng's sessions where it has such.
+//! The cost of sessions: an event that several record, an event switched on, recorders, changes
+//! that need a grace period, short-lived processes, memory; next to LTTng's sessions where it has
+//! them.
 //!
 //! ```text
 //! host      the interface; trackway, lttng: the two that have it
-//! programs  what takes part in sessions meanwhile
+//! programs  background programs
 //! cost      an event in 1, 2, 4 and 32 sessions
 //! switch    from `event on` to the first event
-//! load      what recorders take of the CPUs (usage)
-//! grace     a session stopped, a channel given other buffers
-//! live      an event's way to who follows the session
+//! load      the recorders' share of the CPUs (usage)
+//! grace     a session stopped, a channel's buffers replaced
+//! live      latency from an event to the session's follower
 //! crowd     short-lived processes
-//! memory    of a session in which nothing happens
-//! goals     what all this is to reach
+//! memory    memory of an idle session
+//! goals     goals for sessions
 //! ```
 //!
 //! Main invariant: every session's trace is read: its events must add up to those emitted, or,
-//! where nobody knows how many these were (a session that is stopped meanwhile), to what it says of
-//! itself.
+//! where their number is unknown (a session that is stopped meanwhile), to the session's own count.
 
 mod cost;
 mod crowd;
@@ -46,33 +46,33 @@ use crate::tracers::name::{LTTNG as THEIRS, LTTNG_OFF, TRACKWAY as OURS, TRACKWA
 use crate::tracers::trackway::availability;
 use host::{Host, Kind, Wanted};
 use lttng::LttngSessions;
-use trackway::{By, TrackwaySessions};
+use trackway::{RequestMethod, TrackwaySessions};
 
 pub(crate) use goals::bars;
 
 /// The suite's name.
 const NAME: &str = "sessions";
-/// Ours, asked by the recorder's socket: what is left without the command's start.
+/// Trackway by the recorder's socket: the cost without the command's start.
 const SOCKET: &str = "trackway-socket";
-/// How often an event is switched on, and a session changed, in a round.
+/// Number of times that an event is switched on, and a session changed, in a round.
 const TURNS: u32 = 5;
-/// CPUs of the large machine that an idle session's memory is looked at on, too.
+/// Number of CPUs of the simulated large machine, for the memory of an idle session.
 const MANY_CPUS: u32 = 256;
 
-/// What a row measures.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// An event that is off.
     Off,
-    /// An event in so many sessions.
+    /// An event in this number of sessions.
     Event(Kind, u32),
     /// An event switched on.
     Switch,
-    /// What recorders take of the CPUs.
+    /// The recorders' share of the CPUs.
     Load(Kind),
     /// A session stopped.
     Stop,
-    /// A channel given other buffers.
+    /// A channel whose buffers are replaced.
     Replace,
     /// Nothing but the visit to every CPU that these need.
     Visit,
@@ -80,7 +80,7 @@ enum Work {
     Live,
     /// Short-lived processes.
     Crowd(crowd::Starts),
-    /// Memory of a session in which nothing happens, on a machine that could have so many CPUs.
+    /// Memory of an idle session, on this machine or on one with this number of possible CPUs.
     Memory(Kind, Option<u32>),
 }
 
@@ -112,7 +112,7 @@ impl Work {
         }
     }
 
-    /// How many sessions record the event.
+    /// Returns the number of sessions that record the event.
     const fn sessions(self) -> Option<u32> {
         match self {
             Self::Event(_, sessions) => Some(sessions),
@@ -121,7 +121,7 @@ impl Work {
     }
 }
 
-/// All rows: ours first, so that others can be told in terms of them.
+/// Returns all rows: Trackway's first, which are the baselines.
 fn all() -> Vec<(&'static str, Work)> {
     let kinds = |of: fn(Kind) -> Work| Kind::ALL.map(of);
     let mut ours = Vec::new();
@@ -178,25 +178,25 @@ impl Suite for Sessions {
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        context.progress.say("setting up");
+        context.progress.show_step("setting up");
         let wants =
             |tracer: &str| [OURS, TRACKWAY_OFF].contains(&tracer) || context.settings.wants(tracer);
         self.rows = all().into_iter().filter(|(tracer, _)| wants(tracer)).collect();
-        let ours = set_up(availability(&context.place.tools, has("cc")), || {
-            TrackwaySessions::set_up(context.place)
+        let ours = set_up(availability(&context.workspace.tools, has("cc")), || {
+            TrackwaySessions::set_up(context.workspace)
         })?;
         let mut theirs = Entry::default();
         if self.rows.iter().any(|(tracer, _)| is_theirs(tracer)) {
-            let absence = Ust::absence(context.place);
+            let absence = Ust::absence(context.workspace);
             let there = absence.map_or(Availability::Ready, Availability::Missing);
             theirs = set_up(there, || {
-                self.daemon = Some(LttngSessions::set_up(context.place)?);
+                self.daemon = Some(LttngSessions::set_up(context.workspace)?);
                 Ok(())
             })?;
         }
         let entry = |&(tracer, work): &(&str, Work)| {
             let same = |other: &(&str, Work)| other.1 == work;
-            let beside = self.rows.iter().position(same);
+            let baseline = self.rows.iter().position(same);
             let host = if is_theirs(tracer) { &theirs } else { &ours };
             Entry {
                 tracer: tracer.to_owned(),
@@ -204,7 +204,7 @@ impl Suite for Sessions {
                 x: work.sessions().map(f64::from),
                 unit: Some(work.unit()),
                 records: work != Work::Off,
-                beside: beside.filter(|&at| self.rows[at].0 != tracer),
+                baseline: baseline.filter(|&at| self.rows[at].0 != tracer),
                 command: format!("trackway bench {NAME} --tracers {tracer}"),
                 ..host.clone()
             }
@@ -212,7 +212,7 @@ impl Suite for Sessions {
         let mut entries: Vec<Entry> = self.rows.iter().map(entry).collect();
         if let Some(first) = entries.first().filter(|first| first.can_be_measured()) {
             let tracer = format!("{} again", first.tracer);
-            entries.push(Entry { tracer, is_control: true, beside: Some(0), ..first.clone() });
+            entries.push(Entry { tracer, is_control: true, baseline: Some(0), ..first.clone() });
             self.rows.push(self.rows[0]);
         }
         Ok(entries)
@@ -223,11 +223,11 @@ impl Suite for Sessions {
         if is_theirs(tracer) {
             let daemon = self.daemon.as_ref();
             let daemon = daemon.ok_or_else(|| Error::output("lttng-sessiond", "not running"))?;
-            let theirs = LttngSessions::new(context.place, daemon);
+            let theirs = LttngSessions::new(context.workspace, daemon);
             return or_clear(&theirs, either(&theirs, context.settings, work));
         }
-        let by = if tracer == SOCKET { By::Socket } else { By::Command };
-        let ours = TrackwaySessions::new(context.place, by);
+        let by = if tracer == SOCKET { RequestMethod::Socket } else { RequestMethod::Command };
+        let ours = TrackwaySessions::new(context.workspace, by);
         let sample = match work {
             Work::Replace => grace::replacements(&ours),
             Work::Visit => grace::visits(&ours),
@@ -248,7 +248,7 @@ impl Suite for Sessions {
     }
 }
 
-/// Makes something ready that is there: why it is absent, or has failed, if it is or has.
+/// Prepares something that is available; the entry has the reason if it is absent or has failed.
 fn set_up(there: Availability, make: impl FnOnce() -> Result<()>) -> Result<Entry> {
     if let Availability::Missing(reason) = there {
         return Ok(Entry { absent: Some(reason), ..Entry::default() });
@@ -260,7 +260,7 @@ fn set_up(there: Availability, make: impl FnOnce() -> Result<()>) -> Result<Entr
     }
 }
 
-/// What both have.
+/// Measures the rows that both have.
 fn either(host: &dyn Host, settings: &Settings, work: Work) -> Result<Sample> {
     match work {
         Work::Off => cost::off(host, settings),
@@ -277,12 +277,12 @@ fn either(host: &dyn Host, settings: &Settings, work: Work) -> Result<Sample> {
     }
 }
 
-/// After a failure, ends the sessions that it has left.
+/// Ends the remaining sessions after a failure.
 fn or_clear(host: &dyn Host, sample: Result<Sample>) -> Result<Sample> {
     sample.inspect_err(|_| host.clear())
 }
 
-/// What a round of several turns comes to: the median, and each by itself.
+/// Returns the sample of a round of several turns: the median, and each turn by itself.
 fn of_turns(figures: &[f64]) -> Result<Sample> {
     let single: Vec<(f64, u64)> = figures.iter().map(|&figure| (figure, 1)).collect();
     Ok(Sample { figure: median(figures)?, histogram: merged(&single), ..Sample::default() })

@@ -14,25 +14,24 @@ const BURST_EVENTS: u64 = 1000;
 const PERIOD_US: u64 = 1000;
 /// Bursts in a second.
 pub(super) const BURSTS_PER_SECOND: u64 = 1_000_000 / PERIOD_US;
-/// Longest time that a program has beside which something is done, in seconds, and its bursts
-/// until then: it is ended before.
+/// Longest life of a background program, in seconds, and its bursts until then: it is ended before.
 const LIMIT_S: u64 = 120;
 const BURSTS: u64 = 100_000;
-/// Until such a program has begun: else what is done first would find nothing to wait for.
+/// Time in which a background program begins: else the first action would find nothing to wait for.
 const BEGINNING: Duration = Duration::from_millis(100);
 
-/// `PROGRAM paced`: so many bursts of so many events, one every so many µs.
+/// Makes the command `PROGRAM paced`: bursts of `events` events, one every `period_us`.
 pub(super) fn paced(mut command: Command, bursts: u64, events: u64, period_us: u64) -> Command {
     command.arg("paced").args([bursts, events, period_us].map(|number| number.to_string()));
     command
 }
 
-/// A million events a second, in so many bursts.
+/// Makes the command for a million events per second, in a number of bursts.
 pub(super) fn million(host: &dyn Host, bursts: u64) -> Command {
     paced(host.program(), bursts, BURST_EVENTS, PERIOD_US)
 }
 
-/// Runs what prints batches.
+/// Runs a program that prints batches.
 pub(super) fn batches(mut command: Command) -> Result<Vec<Batch>> {
     workload::batches(&child::run(&mut command, "a program that emits")?.stdout)
 }
@@ -42,9 +41,9 @@ pub(super) fn emitted(batches: &[Batch]) -> u64 {
     batches.iter().map(|batch| batch.events).sum()
 }
 
-/// Does something while a program emits a million events a second; what came of it, and how many
-/// events there were.
-pub(super) fn beside_one_that_emits<T>(
+/// Runs an action while a program emits a million events per second; returns its result, and the
+/// number of events.
+pub(super) fn while_emitting<T>(
     host: &dyn Host,
     something: impl FnOnce() -> Result<T>,
 ) -> Result<(T, u64)> {
@@ -57,8 +56,8 @@ pub(super) fn beside_one_that_emits<T>(
     Ok((done, emitted(&workload::batches(&finished?.stdout)?)))
 }
 
-/// Does something while a program is there that emits nothing, and stays for so many ms.
-pub(super) fn beside_one_that_sleeps<T>(
+/// Runs an action while a program stays for a time without emitting.
+pub(super) fn while_sleeping<T>(
     host: &dyn Host,
     milliseconds: u64,
     something: impl FnOnce() -> Result<T>,
@@ -71,7 +70,7 @@ pub(super) fn beside_one_that_sleeps<T>(
     done
 }
 
-/// Whether the next line of a program is this.
+/// Checks the next line of a program.
 pub(super) fn expect(running: &mut Running, expected: &str) -> Result<()> {
     let found = running.line()?;
     match found == expected {

@@ -1,4 +1,4 @@
-//! How long it takes from `event on` until a running program's event is recorded.
+//! Time from `event on` until a running program's event is recorded.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child::Running;
@@ -39,8 +39,8 @@ pub(super) fn measure(host: &dyn Host) -> Result<Sample> {
     let turns = done?;
     finished?;
     host.stop(SESSION)?;
-    // Before it is ended: some tracers' traces are whole only then, but none lacks what was before
-    // the stop.
+    // The times are read before the session ends: some tracers' traces are whole only then, but all
+    // have the events before the stop.
     let times = trace_check::numbers(&host.trace(SESSION))?;
     host.end(SESSION, Kind::Disk, times.len() as u64)?;
     sample(&turns, &times)
@@ -60,14 +60,14 @@ fn take_turns(host: &dyn Host, running: &mut Running) -> Result<Vec<Turn>> {
         }
         turns.push(Turn { asked_ns, answered_ns, seen_ns });
         host.event_off()?;
-        // Or it might be on again before the program looks.
+        // Else the event might be on again before the program checks it.
         expect(running, &format!("unseen {number}"))?;
     }
     Ok(turns)
 }
 
-/// What the turns and the times and numbers of the trace come to: each turn's first event is there,
-/// and none was before it was asked for.
+/// Computes the sample from the turns and the times and numbers of the trace: each turn's first
+/// event must be there, and no event before it was switched on.
 fn sample(turns: &[Turn], times: &[(u64, u64)]) -> Result<Sample> {
     let (mut event_us, mut seen_us, mut answer_us) = (Vec::new(), Vec::new(), Vec::new());
     for (number, turn) in (0..).zip(turns) {

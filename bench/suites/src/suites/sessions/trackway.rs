@@ -1,4 +1,4 @@
-//! Trackway's sessions, through its own commands and, where the command is not what is measured,
+//! Trackway's sessions, through its own commands and, where the command itself is not measured,
 //! through the recorder's socket.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child::{self, Finished};
-use trackway_bench_engine::host::workspace::{Place, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, make_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::signals;
 
@@ -20,7 +20,7 @@ use crate::trace_check;
 use crate::tracers::RING_BYTES;
 use crate::tracers::trackway::{allocated_bytes, in_window, link_flags, off_window_dir};
 
-/// The workload, and what starts it again and again.
+/// The workload, and its launcher.
 const PROGRAM: &str = "sessions";
 const LAUNCHER: &str = "crowd";
 /// Folder of the recorders' sockets, in the scratch folder.
@@ -29,33 +29,34 @@ const RUN_DIR: &str = "run";
 const RULE: &str = "lab:*";
 /// The only channel that there is.
 const CHANNEL: &str = "channel0";
-/// How long a recorder has to answer, and how much it may say.
+/// Time limit of a recorder's answer, and the most bytes of it.
 const ANSWER: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// How often it is looked meanwhile whether the user wants us to end.
+/// Interval of checks for an interruption meanwhile.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a recorder has until its account is as it must be; it looks ten times a second.
+/// Time until a recorder's account must be right; it polls ten times a second.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is asked meanwhile.
+/// Interval of requests meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How something is asked of a session.
+/// The channel of requests to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum RequestMethod {
     /// By the command that users have.
     Command,
     /// By the recorder's socket, as the command does it.
     Socket,
 }
 
-/// Our sessions, in a window and a folder of sockets of the bench's own.
+/// Trackway's sessions, in a window and a folder of sockets that only the bench uses.
 #[derive(Debug)]
-pub(super) struct TrackwaySessions<'place> {
-    place: &'place Place,
-    by: By,
+pub(super) struct TrackwaySessions<'workspace> {
+    workspace: &'workspace Workspace,
+    request_method: RequestMethod,
 }
 
-/// How a session goes: what the bench needs of `trackway session status --format json`.
+/// The state of a session: the part of `trackway session status --format json` that the bench
+/// needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Status {
@@ -73,78 +74,81 @@ pub(super) struct Counts {
     pub(super) processes: u64,
 }
 
-impl<'place> TrackwaySessions<'place> {
+impl<'workspace> TrackwaySessions<'workspace> {
     /// Compiles the programs.
-    pub(super) fn set_up(place: &Place) -> Result<()> {
-        make_dir(&place.path(RUN_DIR))?;
-        let flags = link_flags(place)?;
+    pub(super) fn set_up(workspace: &Workspace) -> Result<()> {
+        make_dir(&workspace.path(RUN_DIR))?;
+        let flags = link_flags(workspace)?;
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        place.compile(PROGRAM, &flags)?;
-        place.compile(LAUNCHER, &[]).map(drop)
+        workspace.compile(PROGRAM, &flags)?;
+        workspace.compile(LAUNCHER, &[]).map(drop)
     }
 
-    /// Those of a place that was set up, asked in one way.
-    pub(super) const fn new(place: &'place Place, by: By) -> Self {
-        Self { place, by }
+    /// Makes the sessions of a prepared workspace, with one channel of requests.
+    pub(super) const fn new(
+        workspace: &'workspace Workspace,
+        request_method: RequestMethod,
+    ) -> Self {
+        Self { workspace, request_method }
     }
 
-    /// What starts the workload again and again, as a program.
+    /// Returns the command that starts the workload again and again, as a program.
     pub(super) fn launcher_of_programs(&self) -> Command {
-        let mut command = Command::new(self.place.path(LAUNCHER));
-        command.arg(self.place.path(PROGRAM));
+        let mut command = Command::new(self.workspace.path(LAUNCHER));
+        command.arg(self.workspace.path(PROGRAM));
         self.enter(&mut command);
         command
     }
 
-    /// The same as its own child.
+    /// Returns the command that starts the workload as its own child.
     pub(super) fn launcher_of_children(&self) -> Command {
         let mut command = self.program();
         command.arg("children");
         command
     }
 
-    /// Makes `command` see our sessions, and no others.
+    /// Makes `command` find the bench's sessions only.
     fn enter(&self, command: &mut Command) {
-        in_window(command, self.place.window_dir());
-        command.env("TRACKWAY_RUN_DIR", self.place.path(RUN_DIR));
+        in_window(command, self.workspace.window_dir());
+        command.env("TRACKWAY_RUN_DIR", self.workspace.path(RUN_DIR));
     }
 
-    /// `trackway`, in sight of the sessions.
+    /// Makes the command `trackway`, which finds the sessions.
     pub(super) fn command(&self) -> Command {
-        let mut command = Command::new(&self.place.tools.trackway);
+        let mut command = Command::new(&self.workspace.tools.trackway);
         self.enter(&mut command);
         command
     }
 
-    /// `trackway ARGUMENTS`.
+    /// Runs `trackway ARGUMENTS`.
     fn trackway(&self, arguments: &[&str]) -> Result<Finished> {
         let mut command = self.command();
         let what = format!("trackway {}", arguments.join(" "));
         child::run(command.args(arguments), &what)
     }
 
-    /// Asks for something in the one way or the other.
+    /// Requests a change by either method.
     fn change(&self, session: &str, arguments: &[&str], request: Value) -> Result<()> {
-        match self.by {
-            By::Command => self.trackway(arguments).map(drop),
-            By::Socket => self.ask(session, request).map(drop),
+        match self.request_method {
+            RequestMethod::Command => self.trackway(arguments).map(drop),
+            RequestMethod::Socket => self.send_request(session, request).map(drop),
         }
     }
 
-    /// Gives the channel this context, or `none`, and so other buffers.
+    /// Sets the channel's context, or `none`, which replaces its buffers.
     pub(super) fn set_context(&self, context: &str) -> Result<()> {
         let contexts = if context == "none" { json!([]) } else { json!([context]) };
         let request = json!({ "ask": "set-channel", "channel": CHANNEL, "contexts": contexts });
         self.change(SESSION, &["channel", "set", SESSION, CHANNEL, "--context", context], request)
     }
 
-    /// How a session goes.
+    /// Returns the state of a session.
     pub(super) fn status(&self, session: &str) -> Result<Status> {
-        let answer = self.ask(session, json!({ "ask": "status" }))?;
+        let answer = self.send_request(session, json!({ "ask": "status" }))?;
         serde_json::from_value(answer).map_err(|error| Error::output(session, error))
     }
 
-    /// The same once it is as it should be, or will not be any more.
+    /// Returns the state once `is_good` accepts it, or after the time limit.
     fn status_once(&self, session: &str, is_good: impl Fn(&Status) -> bool) -> Result<Status> {
         let begin = Instant::now();
         loop {
@@ -156,11 +160,11 @@ impl<'place> TrackwaySessions<'place> {
         }
     }
 
-    /// Asks a session's recorder by its socket, and waits for the answer.
-    fn ask(&self, session: &str, mut request: Value) -> Result<Value> {
+    /// Sends a request to a session's recorder by its socket, and waits for the answer.
+    fn send_request(&self, session: &str, mut request: Value) -> Result<Value> {
         let fail = || Error::io(format!("cannot ask the recorder of {session}"));
         request["version"] = json!(1);
-        let path = self.place.path(RUN_DIR).join(format!("{session}.sock"));
+        let path = self.workspace.path(RUN_DIR).join(format!("{session}.sock"));
         let mut stream = UnixStream::connect(path).map_err(fail())?;
         stream.set_read_timeout(Some(LOOK)).map_err(fail())?;
         stream.write_all(format!("{request}\n").as_bytes()).map_err(fail())?;
@@ -173,7 +177,7 @@ impl<'place> TrackwaySessions<'place> {
         Ok(answer)
     }
 
-    /// How many processes the window's table still has.
+    /// Returns the number of processes in the window's table.
     pub(super) fn listed_processes(&self) -> Result<u64> {
         let listed = self.trackway(&["list", "--format", "json"])?.stdout;
         let listed: Value =
@@ -184,7 +188,7 @@ impl<'place> TrackwaySessions<'place> {
         Ok(processes.len() as u64)
     }
 
-    /// What is in a flight recorder, counted.
+    /// Computes the account of a flight recorder from its content.
     fn flight_account(&self, session: &str, status: &Status, emitted: u64) -> Result<Account> {
         let folder = self.trace(session).join("snapshot-lab");
         self.trackway(&["session", "snapshot", session, "-o", &text(&folder)])?;
@@ -272,7 +276,7 @@ impl Host for TrackwaySessions<'_> {
     }
 
     fn trace(&self, session: &str) -> PathBuf {
-        self.place.path(&format!("trackway-{session}"))
+        self.workspace.path(&format!("trackway-{session}"))
     }
 
     fn recorders(&self) -> Result<Vec<u32>> {
@@ -280,19 +284,19 @@ impl Host for TrackwaySessions<'_> {
     }
 
     fn shared_bytes(&self) -> Result<u64> {
-        allocated_bytes(self.place.window_dir())
+        allocated_bytes(self.workspace.window_dir())
     }
 
     fn program(&self) -> Command {
-        let mut command = Command::new(self.place.path(PROGRAM));
+        let mut command = Command::new(self.workspace.path(PROGRAM));
         self.enter(&mut command);
         command
     }
 
     fn program_off(&self) -> Result<Command> {
-        let mut command = Command::new(self.place.path(PROGRAM));
-        // Where no session ever was, as in other suites.
-        in_window(&mut command, &off_window_dir(self.place)?);
+        let mut command = Command::new(self.workspace.path(PROGRAM));
+        // A window that never had a session, as in other suites.
+        in_window(&mut command, &off_window_dir(self.workspace)?);
         Ok(command)
     }
 
@@ -301,12 +305,12 @@ impl Host for TrackwaySessions<'_> {
         let mut command = self.command();
         command.args(["session", "destroy", "--all"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // There is nobody left to be told.
+        // There is no caller left to report to.
         let _ = command.status();
     }
 }
 
-/// A recorder's answer, a line; `None` if the user wants us to end before there is one.
+/// Reads a recorder's answer, a line; `None` if the user interrupts the run before.
 fn answer(stream: UnixStream) -> io::Result<Option<Vec<u8>>> {
     let begin = Instant::now();
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! What processes that are not ours take: time on CPUs, memory, descriptors.
+//! Resource usage of other processes: time on CPUs, memory, descriptors.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use trackway_bench_engine::error::{Error, Result};
 /// Bytes of a KiB.
 pub(super) const KIB: f64 = 1024.0;
 
-/// Time that all threads of these processes have had on CPUs, in ns, in user and kernel mode.
+/// Returns the CPU time of all threads of these processes, in ns, in user and kernel mode.
 pub(super) fn cpu_ns(pids: &[u32]) -> Result<u64> {
     pids.iter().map(|&pid| cpu_ns_of(pid)).sum()
 }
@@ -33,13 +33,13 @@ fn cpu_ns_of(pid: u32) -> Result<u64> {
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Resident {
-    /// All of it, what it shares included.
+    /// All bytes, including shared ones.
     pub(super) all_bytes: u64,
-    /// What is its own: neither of files nor shared.
+    /// Private bytes: neither of files nor shared.
     pub(super) own_bytes: u64,
 }
 
-/// Resident memory of these processes together.
+/// Returns the resident memory of these processes together.
 pub(super) fn resident(pids: &[u32]) -> Result<Resident> {
     let mut sum = Resident::default();
     for pid in pids {
@@ -52,7 +52,7 @@ pub(super) fn resident(pids: &[u32]) -> Result<Resident> {
     Ok(sum)
 }
 
-/// From proc_pid_status(5).
+/// Parses the memory in proc_pid_status(5).
 fn resident_of(status: &str) -> Option<Resident> {
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -62,17 +62,17 @@ fn resident_of(status: &str) -> Option<Resident> {
     Some(Resident { all_bytes: bytes("VmRSS:")?, own_bytes: bytes("RssAnon:")? })
 }
 
-/// Descriptors that a process has open, but for those that it has for a moment: the fewest of
-/// several looks.
+/// Returns the number of open descriptors of a process, without short-lived ones: the least of
+/// several counts.
 pub(super) fn descriptors(pid: u32) -> Result<u64> {
     const LOOKS: u32 = 5;
-    const BETWEEN: Duration = Duration::from_millis(30);
+    const INTERVAL: Duration = Duration::from_millis(30);
     let path = format!("/proc/{pid}/fd");
     let mut fewest = u64::MAX;
     for _ in 0..LOOKS {
         let entries = fs::read_dir(&path).map_err(Error::io(format!("cannot read {path}")))?;
         fewest = fewest.min(entries.count() as u64);
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(INTERVAL);
     }
     Ok(fewest)
 }

@@ -1,8 +1,8 @@
 //! bpf(2) as its users call it: an array of the kernel's, read and written one element a call, many
 //! a call, through a mapping, and by the kernel's own programs (include/uapi/linux/bpf.h).
 //!
-//! Whatever is made here is known by its descriptor alone, and gone when that is closed: nothing is
-//! pinned or attached.
+//! All objects are known by their descriptors only, and are removed when these are closed: nothing
+//! is pinned or attached.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -19,11 +19,11 @@ const MAP_UPDATE_BATCH: i32 = 26;
 const MAP_TYPE_ARRAY: u32 = 2;
 /// The map can be mapped.
 const F_MMAPABLE: u32 = 1 << 10;
-/// The type of program that may be run so many times in one call.
+/// The type of program that the kernel can run several times in one call.
 const PROG_TYPE_SOCKET_FILTER: u32 = 1;
-/// The licence, as the kernel asks for it: nothing that it keeps for its own is used.
+/// The licence, which the kernel requires: no GPL-only function is used.
 const LICENSE: &[u8] = b"MIT\0";
-/// Bytes of a packet for such a program, which does not look at them: no Ethernet frame has less.
+/// Bytes of a packet for such a program, which does not read it: no Ethernet frame has less.
 const PACKET_BYTES: usize = 64;
 
 #[repr(C)]
@@ -78,16 +78,16 @@ struct ProgRun {
 }
 
 /// # Safety
-/// All addresses in `attribute` must be good for what the kernel does there with this command.
+/// All addresses in `attribute` must be valid for this command.
 unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     let size = size_of::<T>();
-    // SAFETY: `attribute` is as long as is said; what it points to is the caller's obligation.
+    // SAFETY: `attribute` has the stated length; its pointers are the caller's obligation.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
 fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: bpf(2) has just opened it, and nobody else has it.
+    // SAFETY: bpf(2) has just opened it, and nothing else has it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// So many words, all zero, which can be mapped.
+    /// Makes a map of `count` words, all zero, which can be mapped.
     pub(super) fn new(count: u32) -> io::Result<Self> {
         let mut create = MapCreate {
             map_type: MAP_TYPE_ARRAY,
@@ -141,7 +141,7 @@ impl Map {
         self.batch(MAP_LOOKUP_BATCH, keys, values)
     }
 
-    /// Writes those of these numbers; whether all of them.
+    /// Writes these elements; returns true if all were written.
     pub(super) fn set_many(&self, keys: &mut [u32], values: &mut [u64]) -> io::Result<bool> {
         self.batch(MAP_UPDATE_BATCH, keys, values)
     }
@@ -160,8 +160,8 @@ impl Map {
             element_flags: 0,
             flags: 0,
         };
-        // SAFETY: there is room for so many keys and values of the map's sizes, and for the key
-        // that comes next.
+        // SAFETY: there is room for `count` keys and values of the map's sizes, and for the next
+        // key.
         unsafe { bpf(command, &mut batch) }?;
         Ok(batch.count == wanted)
     }
@@ -189,17 +189,17 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// All of them.
+    /// Returns all of them.
     pub(super) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is ours, of so many words, and as long as this borrow; the kernel's
-        // programs write it too, and all of it is atomics.
+        // SAFETY: the mapping is ours, of `count` words, and lives as long as this borrow; BPF
+        // programs write it too, and all accesses are atomic.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: our mapping; whoever looks into it borrows this value.
+        // SAFETY: our mapping; each reference into it borrows this value.
         unsafe { libc::munmap(self.base.as_ptr().cast(), 8 * self.count) };
     }
 }
@@ -219,12 +219,12 @@ pub(super) fn set_first(map_fd: i32, value: &mut [u8]) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Program(OwnedFd);
 
-/// What a program's runs came to.
+/// The result of a program's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ran {
     /// The last one's answer.
     pub(super) answer: u32,
-    /// ns of one of them, as the kernel measures it: their mean.
+    /// Mean duration of a run, in ns, as the kernel measures it.
     pub(super) ns: u32,
 }
 
@@ -237,7 +237,7 @@ impl Program {
             insns: insns.as_ptr(),
             license: LICENSE.as_ptr(),
         };
-        // SAFETY: there are as many instructions as is said, and the licence ends with a NUL.
+        // SAFETY: there are as many instructions as stated, and the licence ends with a NUL.
         unsafe { bpf(PROG_LOAD, &mut load) }.map(|fd| Self(owned(fd)))
     }
 
@@ -247,8 +247,8 @@ impl Program {
         Self::new(&each(map, count, &[], &load))
     }
 
-    /// Writes elements 0 to `count` − 1: the first is what element `seed` says, each other one
-    /// `stride` more than the one before.
+    /// Makes a program that writes elements 0 to `count` − 1: the first has the value of element
+    /// `seed`, each other one `stride` more than the one before.
     pub(super) fn filling(map: &Map, count: u32, seed: u32, stride: i32) -> io::Result<Self> {
         let begin = lookup(map, insn(STORE_IMMEDIATE, FRAME, 0, -4, seed.cast_signed()));
         let begin = [&begin[..], &[insn(LOAD, 7, 0, 0, 0)]].concat();
@@ -256,7 +256,7 @@ impl Program {
         Self::new(&each(map, count, &begin, &store))
     }
 
-    /// Runs it so many times.
+    /// Runs it `times` times.
     pub(super) fn run(&self, times: u32) -> io::Result<Ran> {
         let packet = [0_u8; PACKET_BYTES];
         let mut run = ProgRun {
@@ -266,7 +266,7 @@ impl Program {
             repeat: times,
             ..ProgRun::default()
         };
-        // SAFETY: the packet is as long as is said, and nothing is to be written.
+        // SAFETY: the packet has the stated length, and nothing is written.
         unsafe { bpf(PROG_RUN, &mut run) }?;
         Ok(Ran { answer: run.answer, ns: run.duration_ns })
     }
@@ -288,7 +288,7 @@ const JUMP_IF_NOT: u8 = 0x55;
 const JUMP_IF_LESS: u8 = 0xa5;
 /// The register of the frame's end.
 const FRAME: u8 = 10;
-/// What marks a wide load as that of a map's address.
+/// Value that marks a wide load as that of a map's address.
 const OF_MAP: u8 = 1;
 /// The helper that finds an element.
 const MAP_LOOKUP_ELEMENT: i32 = 1;
@@ -299,8 +299,8 @@ const fn insn(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
     code as u64 | registers << 8 | offset << 16 | immediate << 32
 }
 
-/// The address of the element whose number `key` stores at the frame's end − 4, in register 0;
-/// ends the program if there is none.
+/// Returns the instructions that load the address of an element into register 0, by its number,
+/// which `key` stores at the frame's end − 4; they end the program if there is none.
 fn lookup(map: &Map, key: u64) -> [u64; 8] {
     [
         key,
@@ -314,8 +314,8 @@ fn lookup(map: &Map, key: u64) -> [u64; 8] {
     ]
 }
 
-/// A program that does `what` with the address in register 0 of each of so many elements, and
-/// answers what is in register 7 in the end.
+/// Makes a program that runs `what` with the address of each of `count` elements in register 0, and
+/// returns register 7.
 fn each(map: &Map, count: u32, begin: &[u64], what: &[u64]) -> Vec<u64> {
     let mut all = vec![insn(MOVE_IMMEDIATE, 6, 0, 0, 0), insn(MOVE_IMMEDIATE, 7, 0, 0, 0)];
     all.extend_from_slice(begin);

@@ -1,17 +1,17 @@
-//! What it costs to share data with the kernel's programs: an element of one of their arrays, read
-//! and updated in user space by each of the ways that there are. Sharma and Dagenais: *Enhanced
-//! Userspace and In-Kernel Trace Filtering for Quasi-Realtime Systems* (2015), table 2.
+//! The cost of sharing data with BPF programs: an element of a BPF array, read and updated in user
+//! space by each available method. Sharma and Dagenais: *Enhanced Userspace and In-Kernel Trace
+//! Filtering for Quasi-Realtime Systems* (2015), table 2.
 //!
 //! ```text
-//! bpf   the system call, the mapping, the kernel's programs
-//! ways  who reads and updates a thousand elements, and how that is checked
+//! bpf      the system call, the mapping, BPF programs
+//! methods  methods to read and update a thousand elements, and their checks
 //! ```
 //!
-//! Main invariant: what is read must be what somebody else has written, and what is written must be
-//! found by somebody else; a figure of a pass in which one value was wrong does not exist.
+//! Main invariant: the values that are read must come from another writer, and the values that are
+//! written must be found by another reader; a pass in which one value was wrong has no figure.
 
 mod bpf;
-mod ways;
+mod methods;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::affinity::thread_cpu_ns;
@@ -21,26 +21,25 @@ use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::signals;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use ways::{Shared, Way};
+use methods::{AccessMethod, Shared};
 
-/// Least time of what is between two readings of the clock, in ns, so that reading it does not
-/// count.
+/// Least time between two readings of the clock, in ns, so that reading it does not count.
 const GROUP_NS: u64 = 20_000;
 /// Most passes between two readings.
 const PASSES_MAX: u32 = 1 << 12;
-/// How long a row is measured in a round, in ns.
+/// Time for which a row is measured in a round, in ns.
 const ROUND_NS: u64 = 20_000_000;
 const ROUND_NS_QUICK: u64 = 4_000_000;
 /// Fewest and most readings of a round.
 const GROUPS: std::ops::RangeInclusive<usize> = 5..=200;
 
-/// How many times as long as a mapping bpf(2) must take: as many as in the paper.
+/// Ratio of bpf(2) to a mapping that must be reached: as in the paper.
 const TIMES: f64 = 99.0;
 
-/// What a turn is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
-    way: Way,
+    method: AccessMethod,
     is_update: bool,
 }
 
@@ -58,7 +57,7 @@ const UPDATED: &str = "one of 1000 elements updated";
 pub(crate) struct Sharing {
     shared: Option<Shared>,
     turns: Vec<Turn>,
-    /// Samples so far: what is written differs in each.
+    /// Samples so far: each writes other values.
     samples: u64,
 }
 
@@ -78,7 +77,7 @@ impl Suite for Sharing {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        Way::ALL.map(Way::name).into()
+        AccessMethod::ALL.map(AccessMethod::name).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
@@ -86,32 +85,38 @@ impl Suite for Sharing {
         let mut entries = Vec::new();
         for is_update in [false, true] {
             let from = entries.len();
-            let is_wanted = |way: &&Way| **way == Way::Memory || context.settings.wants(way.name());
-            for &way in Way::ALL.iter().filter(is_wanted) {
-                if is_update && !way.updates() {
+            let is_wanted = |method: &&AccessMethod| {
+                **method == AccessMethod::Memory || context.settings.wants(method.name())
+            };
+            for &method in AccessMethod::ALL.iter().filter(is_wanted) {
+                if is_update && !method.updates() {
                     continue;
                 }
-                let turn = Turn { way, is_update };
-                let (absent, failed) = match shared.lacks(way) {
-                    Some(lack) if lack.is_failure => (None, Some(lack.words.clone())),
-                    lack => (lack.map(|lack| lack.words.clone()), None),
+                let turn = Turn { method, is_update };
+                let (absent, failed) = match shared.unavailability(method) {
+                    Some(unavailability) if unavailability.is_failure => {
+                        (None, Some(unavailability.words.clone()))
+                    }
+                    unavailability => {
+                        (unavailability.map(|unavailability| unavailability.words.clone()), None)
+                    }
                 };
                 entries.push(Entry {
-                    tracer: way.name().to_owned(),
+                    tracer: method.name().to_owned(),
                     case: turn.case().to_owned(),
                     absent,
                     failed,
-                    beside: (way != Way::Memory).then_some(from),
-                    command: format!("trackway bench sharing --tracers {}", way.name()),
+                    baseline: (method != AccessMethod::Memory).then_some(from),
+                    command: format!("trackway bench sharing --tracers {}", method.name()),
                     ..Entry::default()
                 });
                 self.turns.push(turn);
             }
         }
         // The first row, which is that of memory, a second time.
-        let again = format!("{} again", Way::Memory.name());
+        let again = format!("{} again", AccessMethod::Memory.name());
         let first = entries[0].clone();
-        entries.push(Entry { tracer: again, beside: Some(0), is_control: true, ..first });
+        entries.push(Entry { tracer: again, baseline: Some(0), is_control: true, ..first });
         self.turns.push(self.turns[0]);
         self.shared = Some(shared);
         Ok(entries)
@@ -128,12 +133,12 @@ impl Suite for Sharing {
         let round_ns = if context.settings.quick { ROUND_NS_QUICK } else { ROUND_NS };
         let figures = if turn.is_update {
             let timing = &mut |pass: &mut dyn FnMut() -> _| timed(round_ns, pass);
-            let figures = shared.update(turn.way, self.samples, timing)?;
-            shared.check_updated(turn.way)?;
+            let figures = shared.update(turn.method, self.samples, timing)?;
+            shared.check_updated(turn.method)?;
             figures
         } else {
-            shared.write(turn.way, self.samples)?;
-            shared.read(turn.way, &mut |pass| timed(round_ns, pass))?
+            shared.write(turn.method, self.samples)?;
+            shared.read(turn.method, &mut |pass| timed(round_ns, pass))?
         };
         let mut sorted = figures;
         sorted.sort_by(f64::total_cmp);
@@ -147,7 +152,7 @@ impl Suite for Sharing {
     }
 }
 
-/// To three digits: single times differ in more, and say no more.
+/// Rounds to three digits: single times differ by more.
 fn rounded(figure: f64) -> f64 {
     if figure <= 0.0 {
         return figure;
@@ -156,9 +161,8 @@ fn rounded(figure: f64) -> f64 {
     (figure / unit).round() * unit
 }
 
-/// Passes over all elements, as often as there is time for: ns of an element, by groups of passes.
-/// A pass may say what it took itself, in ns of an element; else it is time of the thread on its
-/// CPU.
+/// Times passes over all elements until the time is over: ns of an element, by groups of passes. A
+/// pass may return its own figure, in ns of an element; else it is the thread's time on its CPU.
 fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
     let mut passes = 1;
     // The first passes do not count: how many make a group.
@@ -181,19 +185,27 @@ fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result
             said = pass()?;
         }
         let ns = (thread_cpu_ns() - from) as f64;
-        figures.push(said.unwrap_or(ns / f64::from(passes) / f64::from(ways::ELEMENTS)));
+        figures.push(said.unwrap_or(ns / f64::from(passes) / f64::from(methods::ELEMENTS)));
     }
     Ok(figures)
 }
 
-/// What sharing set out to reach. Reported, never asserted.
+/// Returns the goals for sharing. Reported, never asserted.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
-    let ns = |way: Way| ByRound::of(suite.row(way.name(), READ));
-    let bar = |of: &str, way| {
+    let ns = |method: AccessMethod| ByRound::of(suite.row(method.name(), READ));
+    let bar = |of: &str, method| {
         let what = format!("{of} by mmap: bpf(2) takes {TIMES:.0} times as long");
-        least(&what, ns(Way::Syscall).over(&ns(way)).told(), TIMES, Form::of(0, "times"))
+        least(
+            &what,
+            ns(AccessMethod::Syscall).over(&ns(method)).estimate(),
+            TIMES,
+            Form::of(0, "times"),
+        )
     };
-    vec![bar("BPF map element", Way::Mmap), bar("the recorder's counter", Way::Recorder)]
+    vec![
+        bar("BPF map element", AccessMethod::Mmap),
+        bar("the recorder's counter", AccessMethod::Recorder),
+    ]
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Bytes on disk for the same events in every tracer that writes files.
 //!
-//! Each writes two traces, one with four times as many events as the other: what the larger one has
-//! more, for each event that it has more, is what an event takes, with its part of what packets,
-//! pages and indexes take; what is left of a trace without its events is there once.
+//! Each tracer writes two traces, one with four times as many events as the other. The additional
+//! bytes of the larger one, for each additional event, are the bytes of an event, with its part of
+//! packets, pages and indexes; the rest of a trace without its events is constant.
 
 mod written;
 
@@ -32,12 +32,12 @@ const REST_US: u64 = 1000;
 const BATCHES: u32 = 10;
 const TIMES: u32 = 4;
 
-/// Text of a trace of ours, as babeltrace2 writes it: what anything binary is for.
+/// Text of Trackway's trace, as babeltrace2 writes it: the format that binary traces replace.
 const TEXT: &str = "babeltrace2-text";
-/// The case of an event that has more than thirty before it, whose header has an id of its own.
+/// The case of an event after more than thirty others, whose header has an id of its own.
 const AMONG_MANY: &str = "u32, after 30 others";
 
-/// Tracers that write files, and how they are told to keep everything.
+/// Tracers that write files, and their modes in which they keep everything.
 const WRITERS: [(&str, Mode); 8] = [
     (name::TRACKWAY, Mode::Steady),
     (name::TRACKWAY_PRINTF, Mode::Steady),
@@ -49,21 +49,21 @@ const WRITERS: [(&str, Mode); 8] = [
     (name::PERF, Mode::Steady),
 ];
 
-/// What each of them writes, if it can, and how it is called.
+/// Returns the cases, each with its name.
 fn cases() -> [(Case, &'static str); 3] {
     let record = Case { payload: Payload::Record, ..Case::SIMPLEST };
     [Case::SIMPLEST, record, Case::PRINTF].map(|case| (case, case.payload.title()))
 }
 
-/// A row: which tracer writes what, and whether it is turned into text.
+/// A row: the tracer and its case, and whether the trace is converted to text.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     tracer: usize,
     mode: Mode,
     case: Case,
     is_text: bool,
-    /// Whether numbers are digits: later ones have more of them, so that nothing can be said of
-    /// what is there once.
+    /// True if numbers are written as digits: later ones have more of them, so that the constant
+    /// bytes of a trace cannot be computed.
     has_digits: bool,
 }
 
@@ -106,11 +106,11 @@ impl Suite for Size {
                 self.add(context, many, mode, &[(Case::SIMPLEST, AMONG_MANY)], &mut entries)?;
             }
         }
-        // Text stands below what it is text of.
+        // Rows of text come last.
         let (rows, mut entries) = last_text(std::mem::take(&mut self.rows), entries);
         self.rows = rows;
         self.add_control(&mut entries);
-        tell_beside(&mut entries);
+        set_baselines(&mut entries);
         Ok(entries)
     }
 
@@ -148,7 +148,7 @@ impl Size {
         let ready = set_up(context, tracer.as_mut())?;
         let name = tracer.name();
         for &(case, title) in cases.iter().filter(|(case, _)| tracer.supports(case)) {
-            // Our traces are also read.
+            // Trackway's traces are also read.
             let is_read = is_ours(name) && title != AMONG_MANY && context.settings.wants(TEXT);
             let texts: &[bool] = if is_read { &[false, true] } else { &[false] };
             for &is_text in texts {
@@ -172,22 +172,22 @@ impl Size {
         Ok(())
     }
 
-    /// The first row a second time.
+    /// Adds the control: the first row a second time.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
         let tracer = format!("{} again", first.tracer);
-        entries.push(Entry { is_control: true, beside: Some(0), tracer, ..first.clone() });
+        entries.push(Entry { is_control: true, baseline: Some(0), tracer, ..first.clone() });
         self.rows.push(self.rows[0]);
     }
 }
 
-/// Makes a tracer ready: an entry that says why it cannot be, if it cannot.
+/// Prepares a tracer; the entry has the reason if that is not possible.
 fn set_up(context: &SuiteContext<'_>, tracer: &mut dyn Tracer) -> Result<Entry> {
-    context.progress.say(&format!("setting up {}", tracer.name()));
+    context.progress.show_step(&format!("setting up {}", tracer.name()));
     let ready = Entry { records: true, ..Entry::default() };
-    match tracer.availability(context.place) {
+    match tracer.availability(context.workspace) {
         Availability::Missing(reason) => Ok(Entry { absent: Some(reason), ..ready }),
-        Availability::Ready => match tracer.set_up(context.place) {
+        Availability::Ready => match tracer.set_up(context.workspace) {
             Ok(()) => Ok(ready),
             Err(Error::Interrupted) => Err(Error::Interrupted),
             Err(error) => Ok(Entry { failed: Some(error.to_string()), ..ready }),
@@ -195,7 +195,7 @@ fn set_up(context: &SuiteContext<'_>, tracer: &mut dyn Tracer) -> Result<Entry> 
     }
 }
 
-/// Whether it is what others are told in terms of.
+/// Returns true if the tracer is the baseline.
 fn is_ours(name: &str) -> bool {
     [name::TRACKWAY, name::TRACKWAY_PRINTF].contains(&name)
 }
@@ -207,34 +207,35 @@ fn last_text(rows: Vec<Row>, entries: Vec<Entry>) -> (Vec<Row>, Vec<Entry>) {
     others.into_iter().chain(text).unzip()
 }
 
-/// Each row beside ours of the same case: of text, that of `trackway_printf`.
-fn tell_beside(entries: &mut [Entry]) {
+/// Sets Trackway's row of the same case as the baseline of each row; for text, that of
+/// `trackway_printf`.
+fn set_baselines(entries: &mut [Entry]) {
     for at in 0..entries.len() {
         let entry = &entries[at];
         let is_it =
             |one: &Entry| is_ours(&one.tracer) && one.case == entry.case && one.can_be_measured();
         let ours = entries.iter().position(is_it).filter(|_| !is_ours(&entry.tracer));
-        entries[at].beside = entry.beside.or(ours);
+        entries[at].baseline = entry.baseline.or(ours);
     }
 }
 
 impl Row {
-    /// Writes a trace of so many batches.
+    /// Writes a trace of a number of batches.
     fn write(
         self,
         tracer: &mut dyn Tracer,
         context: &SuiteContext<'_>,
         batches: u32,
     ) -> Result<Written> {
-        let place = context.place;
+        let workspace = context.workspace;
         let plan = Plan { warm_up: 0, batches };
         let pace = (BATCH_EVENTS, REST_US);
         let arguments = paced_arguments(self.case.payload.work(), &self.case, &plan, pace);
-        let output = tracer.emit(place, &self.case, self.mode, &arguments)?;
+        let output = tracer.emit(workspace, &self.case, self.mode, &arguments)?;
         let emitted = workload::emitted_by_thread(&workload::batches(&output)?);
-        let account = tracer.account(place, &emitted)?;
+        let account = tracer.account(workspace, &emitted)?;
         let account = account.ok_or_else(|| Error::output(tracer.name(), "it says nothing"))?;
-        let output = tracer.output(place);
+        let output = tracer.output(workspace);
         let output = output.ok_or_else(|| Error::output(tracer.name(), "it writes no files"))?;
         if !self.is_text {
             return Ok(Written { bytes: bytes_of(&output, 0)?, account });
@@ -251,10 +252,10 @@ impl Row {
 const RECORD_BYTES: f64 = 8.0;
 const LATER_RECORD_BYTES: f64 = 10.0;
 
-/// What Trackway set out to reach that this suite shows.
+/// Returns Trackway's goals that this suite shows.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST.payload.title();
-    // The long header, once in so many records, is not what is asked about.
+    // The long header, once in many records, is not part of the goal.
     let round = |bytes: f64| (bytes * 100.0).round() / 100.0;
     let ours = |case: &str| suite.row(name::TRACKWAY, case).filter(|row| row.spread.is_some());
     let record = |case: &str| ours(case).and_then(|row| row.bytes_per_event).map(round);
@@ -275,7 +276,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
         ),
         most(
             "on disk, with packets and all: less than LTTng-UST's",
-            on_disk(name::TRACKWAY).over(&on_disk(name::LTTNG)).told(),
+            on_disk(name::TRACKWAY).over(&on_disk(name::LTTNG)).estimate(),
             1.0,
             Form::PART,
         ),
@@ -304,9 +305,9 @@ mod tests {
             entry(name::TRACEF, "text"),
             entry(name::PERF, "other"),
         ];
-        tell_beside(&mut entries);
-        let beside: Vec<Option<usize>> = entries.iter().map(|entry| entry.beside).collect();
-        assert_eq!(beside, [None, None, Some(0), Some(1), None]);
+        set_baselines(&mut entries);
+        let baseline: Vec<Option<usize>> = entries.iter().map(|entry| entry.baseline).collect();
+        assert_eq!(baseline, [None, None, Some(0), Some(1), None]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Traces that were written: their bytes, and the straight line through two of them.
+//! Written traces: their bytes, and the straight line through two of them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use trackway_bench_engine::suite::Sample;
 
 /// Deepest folder of a trace.
 const DEPTH_MAX: u32 = 8;
-/// What a trace has besides its events, in bytes.
+/// Key of the bytes of a trace that are not events.
 pub(super) const ONCE: &str = "bytes once";
 /// Its bytes for each event, all in all, of the larger one.
 const ALL: &str = "bytes/event of 100,000, all in all";
@@ -19,7 +19,7 @@ const ALL: &str = "bytes/event of 100,000, all in all";
 pub(super) struct Written {
     /// All of its files.
     pub(super) bytes: u64,
-    /// What became of the events.
+    /// The account of the events.
     pub(super) account: Account,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn bytes_of(path: &Path, depth: u32) -> Result<u64> {
     Ok(sum)
 }
 
-/// The straight line through two traces: its slope is the figure.
+/// Computes the straight line through two traces: its slope is the figure.
 pub(super) fn sample(tracer: &str, few: &Written, many: &Written) -> Result<Sample> {
     let more = many.account.recorded.saturating_sub(few.account.recorded);
     if more == 0 || many.bytes <= few.bytes {

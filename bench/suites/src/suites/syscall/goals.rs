@@ -1,21 +1,21 @@
-//! What Trackway set out to reach of system calls, held against what was measured.
+//! Trackway's goals for system calls, judged by the measured figures.
 
 use trackway_bench_engine::ratios::at_most;
-use trackway_bench_engine::ratios::{ByRound, Form, Told, most};
+use trackway_bench_engine::ratios::{ByRound, Estimate, Form, most};
 use trackway_bench_engine::results::{Bar, Row, SuiteRows, Unit, Verdict};
 
 use super::{EMITTED, GETPPID, IN_LTTNGS, NAME_BYTES, OF_LTTNGS, PACED, RECORDER, Turn};
 use crate::tracers::kernel::{BUFFER_KIB, KernelTracer};
 
-/// Most that entry and exit may cost beside ftrace's, recording everything.
+/// Largest ratio of entry and exit to ftrace's, recording everything.
 const EVERYTHING: f64 = 0.75;
-/// The same of one process tree.
+/// Largest ratio for one process tree.
 const TREE: f64 = 1.0;
 /// Events a second that are to be drained by less than one core.
 const DRAINED: f64 = 1e6;
 
-/// What a row's tracer adds to a call, in terms of what ftrace does in the same round.
-pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Told> {
+/// Returns the cost that a row's tracer adds to a call, relative to ftrace's in the same round.
+pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Estimate> {
     let plain = suite.row(KernelTracer::Untraced.name(), &row.case)?;
     let ftrace = suite.row(KernelTracer::FtraceRaw.name(), &row.case)?;
     if row.unit != Unit::NsPerCall || row.tracer == plain.tracer {
@@ -23,20 +23,20 @@ pub(super) fn of_ftrace(suite: &SuiteRows, row: &Row) -> Option<Told> {
     }
     let plain = ByRound::of(Some(plain));
     let beyond = |row| ByRound::of(Some(row)).less(&plain);
-    beyond(row).over(&beyond(ftrace)).told()
+    beyond(row).over(&beyond(ftrace)).estimate()
 }
 
-/// What Trackway set out to reach.
+/// Returns Trackway's goals for system calls.
 pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let row = |tracer: KernelTracer, case: &str| suite.row(tracer.name(), case);
-    let beside = |tracer, words: &str, bound: f64| {
+    let bar_of = |tracer, words: &str, bound: f64| {
         let what = format!("getppid, {words}: at most {bound:.2} of what ftrace adds");
-        let told = row(tracer, GETPPID).and_then(|row| of_ftrace(suite, row));
-        most(&what, told, bound, Form::PART)
+        let estimate = row(tracer, GETPPID).and_then(|row| of_ftrace(suite, row));
+        most(&what, estimate, bound, Form::PART)
     };
     let mut bars = vec![
-        beside(KernelTracer::Trackway, "everything (aim: 0.50)", EVERYTHING),
-        beside(KernelTracer::TrackwayTree, "one process tree", TREE),
+        bar_of(KernelTracer::Trackway, "everything (aim: 0.50)", EVERYTHING),
+        bar_of(KernelTracer::TrackwayTree, "one process tree", TREE),
     ];
     let longest = Turn::Openat(NAME_BYTES.len() - 1).words();
     for (words, case) in [(GETPPID, GETPPID), ("openat", &longest)] {
@@ -45,7 +45,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
         let what = format!("bytes of an event of {words}: at most as in LTTng's layout");
         let bytes = extra(IN_LTTNGS).unwrap_or_default();
         let words = |times: f64| format!("{times:.3} of {bytes:.2}");
-        // Headers of events of others, of which there are some, are not what is asked about.
+        // Headers of other processes' events, of which there are some, are not part of the goal.
         let times = extra(OF_LTTNGS).map(|times| (times * 1000.0).round() / 1000.0);
         bars.push(at_most(&what, times, 1.0, words));
     }
@@ -53,15 +53,15 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// A million events a second, by less than a core, none lost.
+/// Judges a million events per second, by less than a core, without loss.
 pub(super) fn drained_bar(row: Option<&Row>) -> Bar {
     let mib = BUFFER_KIB >> 10;
     let what = format!("1 M events/s drained by less than one core, none lost, {mib} MiB a CPU");
     let extra = |row: &Row, what: &str| row.extra.get(what).copied().unwrap_or(0.0);
-    // A machine that does not get so far says nothing of the recorder.
+    // A machine that does not reach the rate gives no verdict on the recorder.
     let row = row.filter(|row| row.spread.is_some() && extra(row, EMITTED) > 0.9 * DRAINED);
-    let told = ByRound::of_extra(row, RECORDER).told();
-    let mut bar = most(&what, told, 100.0, Form::of(0, "%"));
+    let estimate = ByRound::of_extra(row, RECORDER).estimate();
+    let mut bar = most(&what, estimate, 100.0, Form::of(0, "%"));
     let lost = row.and_then(|row| row.lost).unwrap_or(0);
     if let Some(row) = row {
         bar.measured += &format!(", {:.2} M/s, {lost} lost", extra(row, EMITTED) / 1e6);

@@ -1,7 +1,7 @@
-//! What tracing system calls costs: getppid(2), and openat(2) of longer and longer names, one after
-//! another; and how much of it recorders bring to disk.
+//! The cost of tracing system calls: getppid(2), and openat(2) of longer and longer names, one
+//! after another; and the rate at which recorders write events to disk.
 //!
-//! A tracer's run of openat has all lengths, one behind the other: its rows of a round are of the
+//! A tracer's run of openat has all lengths, one after the other: its rows of a round come from the
 //! same run.
 
 mod goals;
@@ -29,37 +29,38 @@ const GETPPID_EVENTS: u64 = 1000;
 const OPENAT_EVENTS: u64 = 200;
 /// Calls that are measured one by one.
 const SINGLES: u64 = 20_000;
-/// By how much fewer calls strace is given, because each takes so much longer.
+/// Divisor of the number of calls for strace, whose calls take much longer.
 const STRACE_LESS: u64 = 100;
 /// Lengths of names that openat(2) gets, as the workload has them.
 const NAME_BYTES: [u64; 6] = [0, 15, 31, 63, 127, 255];
 /// Calls in a turn of the paced workload, of a millisecond: a million events a second.
 const PACED_CALLS: u64 = 500;
 const PACED_US: u64 = 1000;
-/// How long recorders drain, in ms.
+/// Time that recorders drain, in ms.
 const DRAIN_MS: u64 = 1000;
 const DRAIN_MS_QUICK: u64 = 300;
-/// The case that bars are about, and what its calls are.
+/// Cases that bars use.
 const GETPPID: &str = "getppid";
 const PACED: &str = "a million events/s asked for, to disk";
 const FLAT_OUT: &str = "as many events/s as can be, to disk";
 
-/// What else is known: of what was added, beside ftrace's in the same round;
+/// Keys of extra figures: the added cost, relative to ftrace's in the same round;
 const OF_FTRACE: &str = "added, in terms of what ftrace adds";
-/// of an event's bytes in another layout;
+/// the bytes of an event in another layout;
 const IN_LTTNGS: &str = "bytes of an event in LTTng's layout";
 const OF_LTTNGS: &str = "bytes, in terms of LTTng's layout";
-/// of recorders: percent of a CPU, and events a second that there were.
+/// a recorder's share of a CPU, and the emitted events per second.
 const RECORDER: &str = "recorder, % of a CPU";
 const EMITTED: &str = "events/s emitted";
-/// Of the events that it has in the end, percent that were still in buffers when the last was made.
+/// The part of the final events, in percent, that was still in buffers when the last event was
+/// emitted.
 const LATER: &str = "written after the program's end, %";
-/// What was taken out of each single call: reading the clock twice.
+/// The part of each single call that was subtracted: reading the clock twice.
 const CLOCK: &str = "measuring a single call, ns";
-/// Events that the tracer says it has lost, of everything that it traced.
+/// Events that the tracer reports as lost, of everything that it traced.
 const LOST: &str = "lost, of everything that was traced";
 
-/// All that take part, the untraced first: the others are told in its terms.
+/// All tracers, the untraced calls first: they are the baseline.
 const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Untraced,
     KernelTracer::Trackway,
@@ -73,7 +74,7 @@ const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Sysdig,
     KernelTracer::Systemtap,
 ];
-/// Those that keep events on disk.
+/// Tracers that keep events on disk.
 const RECORDERS: [KernelTracer; 4] = [
     KernelTracer::Trackway,
     KernelTracer::TrackwayTracefs,
@@ -81,16 +82,16 @@ const RECORDERS: [KernelTracer; 4] = [
     KernelTracer::Perf,
 ];
 
-/// What a row's turn is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// getppid(2): ns of a call.
     Getppid,
-    /// openat(2) of a name of so many bytes, by its place in [`NAME_BYTES`]: ns of a call.
+    /// openat(2) of a name with a length of [`NAME_BYTES`], by its index: ns of a call.
     Openat(usize),
     /// A million events a second, to disk.
     Paced,
-    /// As many as threads on all CPUs make.
+    /// The largest number that threads on all CPUs emit.
     FlatOut,
 }
 
@@ -118,23 +119,23 @@ impl Turn {
     }
 }
 
-/// A row: who does what. `again` is the untraced one's second, the control.
+/// A row. `again` marks the control: the second untraced row.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RowSpec {
     tracer: KernelTracer,
     turn: Turn,
     again: bool,
 }
 
-/// What a run of openat left for the other lengths' rows.
-type Left = BTreeMap<(KernelTracer, bool), [Option<Sample>; NAME_BYTES.len()]>;
+/// Samples of a run of openat that are left for the rows of the other lengths.
+type PendingSamples = BTreeMap<(KernelTracer, bool), [Option<Sample>; NAME_BYTES.len()]>;
 
 /// The suite.
 #[derive(Debug, Default)]
 pub(crate) struct Syscall {
     tracers: Option<KernelTracers>,
-    rows: Vec<Place>,
-    left: Left,
+    rows: Vec<RowSpec>,
+    pending: PendingSamples,
 }
 
 impl Syscall {
@@ -145,13 +146,14 @@ impl Syscall {
             if tracer != KernelTracer::Untraced && !context.settings.wants(name) {
                 continue;
             }
-            context.progress.say(&format!("setting up {name}"));
-            let absent = self.tracers.as_ref().and_then(|all| all.absence(context.place, tracer));
-            // What is absent is so once.
+            context.progress.show_step(&format!("setting up {name}"));
+            let absent =
+                self.tracers.as_ref().and_then(|all| all.absence(context.workspace, tracer));
+            // An absent tracer has one row.
             let turns = if absent.is_some() { vec![Turn::Getppid] } else { Turn::of(tracer) };
             for turn in turns {
                 entries.push(entry(tracer, turn, absent.clone()));
-                self.rows.push(Place { tracer, turn, again: false });
+                self.rows.push(RowSpec { tracer, turn, again: false });
             }
         }
         let control = Entry {
@@ -161,18 +163,18 @@ impl Syscall {
         };
         entries.push(control);
         let (tracer, turn) = (KernelTracer::Untraced, Turn::Getppid);
-        self.rows.push(Place { tracer, turn, again: true });
+        self.rows.push(RowSpec { tracer, turn, again: true });
         entries
     }
 
-    /// For each row, the one that it is told in terms of: of the same case, untraced, or, of what
-    /// arrives on disk, ours.
-    fn beside(&self) -> Vec<Option<usize>> {
-        let other = |row: &Place| {
+    /// Returns each row's baseline: the untraced row of the same case, or Trackway's row for events
+    /// on disk.
+    fn baselines(&self) -> Vec<Option<usize>> {
+        let other = |row: &RowSpec| {
             let tracer =
                 if row.turn.is_call() { KernelTracer::Untraced } else { KernelTracer::Trackway };
             let is_it =
-                |other: &Place| other.tracer == tracer && other.turn == row.turn && !other.again;
+                |other: &RowSpec| other.tracer == tracer && other.turn == row.turn && !other.again;
             let found = self.rows.iter().position(is_it)?;
             (tracer != row.tracer || row.again).then_some(found)
         };
@@ -195,12 +197,12 @@ impl Syscall {
         let figure = medians.remove(&0).ok_or_else(|| Error::output("workload", "no batches"))?;
         let emitted = 2 * (BATCHES * events + singles);
         let (histogram, clock_ns) = single_calls(&ran)?;
-        let (account, mut extra) = told(&ran, emitted);
+        let (account, mut extra) = account_and_extras(&ran, emitted);
         extra.extend(clock_ns.map(|ns| (CLOCK, ns)));
         Ok(Sample { figure, histogram, account, extra, ..Sample::default() })
     }
 
-    /// The row of one length; the run's others are kept for their rows.
+    /// Returns the sample of one length; the run's other samples are kept for their rows.
     fn openat(
         &mut self,
         context: &SuiteContext<'_>,
@@ -209,7 +211,7 @@ impl Syscall {
         at: usize,
     ) -> Result<Sample> {
         let key = (tracer, again);
-        if let Some(sample) = self.left.get_mut(&key).and_then(|left| left[at].take()) {
+        if let Some(sample) = self.pending.get_mut(&key).and_then(|pending| pending[at].take()) {
             return Ok(sample);
         }
         let events = (OPENAT_EVENTS / less(tracer, context.settings)).max(10);
@@ -218,7 +220,7 @@ impl Syscall {
         let ran = self.run(tracer, &job)?;
         let mut samples = shared(&ran, 2 * BATCHES * events)?;
         let sample = samples[at].take();
-        self.left.insert(key, samples);
+        self.pending.insert(key, samples);
         sample.ok_or_else(|| Error::output("workload", "no batches of that length"))
     }
 
@@ -234,13 +236,13 @@ impl Syscall {
         } else {
             words("for", &[context.cpus as u64, ms])
         };
-        let program = context.place.path(PROGRAM).display().to_string();
-        let folder = context.place.path("").display().to_string();
+        let program = context.workspace.path(PROGRAM).display().to_string();
+        let folder = context.workspace.path("").display().to_string();
         let before = [program.clone(), "written".to_owned(), folder];
         let after = [&[program], arguments.as_slice()].concat();
         let job = Job {
             events: KernelEvents::OneCall(GETPPID),
-            work: Work::Whole(&before, &after),
+            work: Work::WholeCommand(&before, &after),
             ..calls(context, &[], GETPPID)
         };
         drained(&self.run(tracer, &job)?)
@@ -264,7 +266,7 @@ fn entry(tracer: KernelTracer, turn: Turn, absent: Option<String>) -> Entry {
     }
 }
 
-/// By how much fewer calls there are.
+/// Returns the divisor of the number of calls.
 fn less(tracer: KernelTracer, settings: &Settings) -> u64 {
     let strace = if tracer == KernelTracer::Strace { STRACE_LESS } else { 1 };
     strace * if settings.quick { 5 } else { 1 }
@@ -276,8 +278,8 @@ fn words(word: &str, numbers: &[u64]) -> Vec<String> {
 
 /// Calls one after another, all system calls being traced.
 fn calls<'a>(context: &SuiteContext<'a>, arguments: &'a [String], call: &'a str) -> Job<'a> {
-    let work = Work::Ours(arguments);
-    Job { place: context.place, events: KernelEvents::Calls, keep: Keep::Disk, call, work }
+    let work = Work::Workload(arguments);
+    Job { workspace: context.workspace, events: KernelEvents::Calls, keep: Keep::Disk, call, work }
 }
 
 /// Medians of batches, in ns of a call, by the bytes of names.
@@ -294,11 +296,11 @@ fn medians(ran: &Ran) -> Result<BTreeMap<u64, f64>> {
     Ok(all.into_iter().filter_map(median).collect())
 }
 
-/// How often which figure was seen.
+/// Figures and their counts.
 type Histogram = Vec<(f64, u64)>;
 
-/// Times of single calls, less what measuring one takes; that, if the workload says so. What is
-/// left can be less than nothing, by as much as readings of the clock differ.
+/// Returns the durations of single calls, less the cost of measuring one, and that cost, if the
+/// workload reports it. A rest can be less than zero, by as much as readings of the clock differ.
 fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
     if !ran.stdout.lines().any(|line| line.starts_with("clock ")) {
         return Ok((Vec::new(), None));
@@ -313,23 +315,24 @@ fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
     Ok((histogram, Some(clock_ns)))
 }
 
-/// What became of so many events, and what else the tracer says.
-fn told(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) {
+/// Returns the account of `emitted` events, and the tracer's extra figures.
+fn account_and_extras(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) {
     let Some(found) = ran.found else { return (None, Vec::new()) };
     let mut extra = vec![(LOST, found.lost as f64)];
     if let Some(bytes) = found.lttng_bytes {
         extra.push((IN_LTTNGS, bytes as f64 / found.events.max(1) as f64));
-        // Of the same run: how far events lie apart is what others do, and differs between rounds.
+        // Both figures are of the same run: the distance of events depends on other processes, and
+        // differs between rounds.
         extra.push((OF_LTTNGS, found.bytes as f64 / bytes.max(1) as f64));
     }
     (Some(found.account_of_call(emitted)), extra)
 }
 
-/// The samples of all lengths. No tracer says which of its events had which: each length has its
-/// part of them.
+/// Returns the samples of all lengths. No tracer reports the length of each event: each length gets
+/// an equal part of them.
 fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.len()]> {
     let count = NAME_BYTES.len() as u64;
-    let (account, extra) = told(ran, emitted_each * count);
+    let (account, extra) = account_and_extras(ran, emitted_each * count);
     if let Some(account) = account.filter(|account| !account.is_complete()) {
         let message = format!("events do not add up: {}", account.words());
         return Err(Error::output("openat", message));
@@ -351,9 +354,9 @@ fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.le
     Ok(samples)
 }
 
-/// What arrived on disk, of a second: until the program had ended, by the part of the tracer's
-/// bytes that was written then. The rest was in buffers, which are written in no time of the
-/// program's.
+/// Returns the rate of events on disk, per second: those written until the program ended, by the
+/// part of the tracer's bytes that was written then. The rest was in buffers, which are written
+/// after the program's time.
 fn drained(ran: &Ran) -> Result<Sample> {
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("emitted ")).collect();
     let threads = trackway_bench_engine::host::workload::emitted(&lines.join("\n"))?;
@@ -398,16 +401,16 @@ impl Suite for Syscall {
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        self.tracers = Some(KernelTracers::set_up(context.place)?);
+        self.tracers = Some(KernelTracers::set_up(context.workspace)?);
         let mut entries = self.set_up(context);
-        for (entry, beside) in entries.iter_mut().zip(self.beside()) {
-            entry.beside = beside;
+        for (entry, baseline) in entries.iter_mut().zip(self.baselines()) {
+            entry.baseline = baseline;
         }
         Ok(entries)
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        let Place { tracer, turn, again } = self.rows[row];
+        let RowSpec { tracer, turn, again } = self.rows[row];
         match turn {
             Turn::Getppid => self.getppid(context, tracer),
             Turn::Openat(at) => self.openat(context, tracer, again, at),
@@ -416,8 +419,9 @@ impl Suite for Syscall {
     }
 
     fn complete(&self, rows: &mut SuiteRows) {
-        let added =
-            |rows: &SuiteRows, row: &Row| goals::of_ftrace(rows, row).map(|told| told.ratio.median);
+        let added = |rows: &SuiteRows, row: &Row| {
+            goals::of_ftrace(rows, row).map(|estimate| estimate.ratio.median)
+        };
         let ratios: Vec<Option<f64>> = rows.rows.iter().map(|row| added(rows, row)).collect();
         for (row, ratio) in rows.rows.iter_mut().zip(ratios) {
             row.extra.extend(ratio.map(|ratio| (OF_FTRACE.to_owned(), ratio)));

@@ -93,14 +93,14 @@ fn what_is_lost_misses_the_bar_however_little_the_recorder_took() {
 
 #[test]
 fn rows_are_told_in_terms_of_the_untraced_and_drains_of_ours() {
-    let place = |tracer, turn| Place { tracer, turn, again: false };
+    let row_spec = |tracer, turn| RowSpec { tracer, turn, again: false };
     let rows = vec![
-        place(KernelTracer::Untraced, Turn::Getppid),
-        place(KernelTracer::Trackway, Turn::Getppid),
-        place(KernelTracer::Trackway, Turn::Paced),
-        place(KernelTracer::Perf, Turn::Paced),
-        Place { again: true, ..place(KernelTracer::Untraced, Turn::Getppid) },
+        row_spec(KernelTracer::Untraced, Turn::Getppid),
+        row_spec(KernelTracer::Trackway, Turn::Getppid),
+        row_spec(KernelTracer::Trackway, Turn::Paced),
+        row_spec(KernelTracer::Perf, Turn::Paced),
+        RowSpec { again: true, ..row_spec(KernelTracer::Untraced, Turn::Getppid) },
     ];
     let suite = Syscall { rows, ..Syscall::default() };
-    assert_eq!(suite.beside(), [None, Some(0), None, Some(2), Some(0)]);
+    assert_eq!(suite.baselines(), [None, Some(0), None, Some(2), Some(0)]);
 }

@@ -1,12 +1,13 @@
-//! What whole programs lose by being traced: processes that talk, computing, a compiler, a web
-//! server and databases under load; off, into flight recorders, and to disk.
+//! The cost of tracing whole programs: processes that communicate, computing, a compiler, a web
+//! server and databases under load. The tracer is off, records into flight recorders, or writes to
+//! disk.
 //!
-//! Which programs there are, and what they do, is in [`programs`].
+//! [`programs`] has the programs and their work.
 
 mod programs;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::results::{Account, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
@@ -17,37 +18,37 @@ use crate::tracers::kernel::{
 };
 use programs::Program;
 
-/// What else is known of a run: percent of a CPU that the recorder took, and events each second.
+/// Keys of a run's extra figures: the recorder's share of a CPU in percent, and events per second.
 const RECORDER: &str = "recorder, % of a CPU";
 const EVENTS: &str = "events/s, kept or not";
 
-/// Who traces what.
+/// A tracer of the program, with its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Nobody.
+enum TracerVariant {
+    /// No tracer.
     Untraced,
-    /// The kernel's events.
+    /// Kernel events.
     Kernel(KernelTracer, KernelEvents, Keep),
-    /// What the program asks of the allocator, by our helper.
+    /// The program's calls of the allocator, by the preload helper.
     Libc(Keep),
-    /// The same by LTTng's.
+    /// The program's calls of the allocator, by LTTng's wrapper.
     LttngLibc,
 }
 
-/// Programs for which a way means something.
+/// Programs that a variant traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum For {
+enum AppliesTo {
     /// All.
     All,
     /// The slides': much scheduling, and much computing.
     Slides,
-    /// One, where tracers are told apart best.
+    /// The one that shows the largest differences between tracers.
     Hackbench,
-    /// Those that allocate a lot by the C library.
+    /// Programs that allocate a lot with the C library.
     Allocating,
 }
 
-impl For {
+impl AppliesTo {
     fn has(self, program: &str) -> bool {
         match self {
             Self::All => true,
@@ -58,39 +59,44 @@ impl For {
     }
 }
 
-/// The ways, their names, the programs that they are for, and whether a quick run has them.
-const WAYS: [(&str, Way, For, bool); 17] = {
+/// The variants: their names, the programs that they are for, and whether a quick run has them.
+const VARIANTS: [(&str, TracerVariant, AppliesTo, bool); 17] = {
     use KernelEvents::{Everything, Sched};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway, TrackwayTracefs, TrackwayUser};
-    const fn kernel(tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Way {
-        Way::Kernel(tracer, events, keep)
+    const fn kernel(tracer: KernelTracer, events: KernelEvents, keep: Keep) -> TracerVariant {
+        TracerVariant::Kernel(tracer, events, keep)
     }
     [
-        ("untraced", Way::Untraced, For::All, true),
-        ("trackway-sched-flight", kernel(Trackway, Sched, Keep::Flight), For::All, true),
-        ("trackway-flight", kernel(Trackway, Everything, Keep::Flight), For::All, false),
-        ("trackway", kernel(Trackway, Everything, Keep::Disk), For::All, true),
-        ("ftrace", kernel(FtraceRaw, Everything, Keep::Disk), For::All, true),
-        ("ftrace-flight", kernel(FtraceRaw, Everything, Keep::Flight), For::Slides, false),
-        ("perf", kernel(Perf, Everything, Keep::Disk), For::Slides, false),
-        ("bpftrace", kernel(Bpftrace, Everything, Keep::Disk), For::Hackbench, false),
-        ("trackway-tracefs", kernel(TrackwayTracefs, Everything, Keep::Disk), For::Slides, false),
-        ("trackway-sched", kernel(Trackway, Sched, Keep::Disk), For::Slides, false),
-        ("ftrace-sched", kernel(FtraceRaw, Sched, Keep::Disk), For::Slides, false),
-        ("perf-sched", kernel(Perf, Sched, Keep::Disk), For::Slides, false),
-        ("trackway-libc-flight", Way::Libc(Keep::Flight), For::Allocating, false),
-        ("trackway-libc", Way::Libc(Keep::Disk), For::Allocating, true),
-        ("lttng-ust-libc", Way::LttngLibc, For::Allocating, false),
+        ("untraced", TracerVariant::Untraced, AppliesTo::All, true),
+        ("trackway-sched-flight", kernel(Trackway, Sched, Keep::Flight), AppliesTo::All, true),
+        ("trackway-flight", kernel(Trackway, Everything, Keep::Flight), AppliesTo::All, false),
+        ("trackway", kernel(Trackway, Everything, Keep::Disk), AppliesTo::All, true),
+        ("ftrace", kernel(FtraceRaw, Everything, Keep::Disk), AppliesTo::All, true),
+        ("ftrace-flight", kernel(FtraceRaw, Everything, Keep::Flight), AppliesTo::Slides, false),
+        ("perf", kernel(Perf, Everything, Keep::Disk), AppliesTo::Slides, false),
+        ("bpftrace", kernel(Bpftrace, Everything, Keep::Disk), AppliesTo::Hackbench, false),
+        (
+            "trackway-tracefs",
+            kernel(TrackwayTracefs, Everything, Keep::Disk),
+            AppliesTo::Slides,
+            false,
+        ),
+        ("trackway-sched", kernel(Trackway, Sched, Keep::Disk), AppliesTo::Slides, false),
+        ("ftrace-sched", kernel(FtraceRaw, Sched, Keep::Disk), AppliesTo::Slides, false),
+        ("perf-sched", kernel(Perf, Sched, Keep::Disk), AppliesTo::Slides, false),
+        ("trackway-libc-flight", TracerVariant::Libc(Keep::Flight), AppliesTo::Allocating, false),
+        ("trackway-libc", TracerVariant::Libc(Keep::Disk), AppliesTo::Allocating, true),
+        ("lttng-ust-libc", TracerVariant::LttngLibc, AppliesTo::Allocating, false),
         (
             "trackway-user-kernel-flight",
             kernel(TrackwayUser, Everything, Keep::Flight),
-            For::Allocating,
+            AppliesTo::Allocating,
             false,
         ),
         (
             "trackway-user-kernel",
             kernel(TrackwayUser, Everything, Keep::Disk),
-            For::Allocating,
+            AppliesTo::Allocating,
             false,
         ),
     ]
@@ -98,11 +104,11 @@ const WAYS: [(&str, Way, For, bool); 17] = {
 /// Programs of a quick run.
 const QUICK: [&str; 4] = ["hackbench", "compiler", "apache2", "redis"];
 
-/// A row: which program, in which way.
+/// A row: the program and its tracer.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     program: usize,
-    way: Way,
+    variant: TracerVariant,
 }
 
 /// The suite.
@@ -115,26 +121,26 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Why a way cannot be gone here, if it cannot.
-    fn absence(&self, place: &Place, way: Way) -> Option<String> {
-        match way {
-            Way::Untraced => None,
-            Way::Kernel(tracer, _, _) => {
-                self.kernel.as_ref().and_then(|all| all.absence(place, tracer))
+    /// Returns the reason why a variant is not possible here.
+    fn absence(&self, workspace: &Workspace, variant: TracerVariant) -> Option<String> {
+        match variant {
+            TracerVariant::Untraced => None,
+            TracerVariant::Kernel(tracer, _, _) => {
+                self.kernel.as_ref().and_then(|all| all.absence(workspace, tracer))
             }
-            Way::Libc(_) => {
-                let missing = command_tracer::helper(&place.tools).is_none();
+            TracerVariant::Libc(_) => {
+                let missing = command_tracer::helper(&workspace.tools).is_none();
                 missing.then(|| command_tracer::NO_HELPER.to_owned())
             }
-            Way::LttngLibc => Ust::absence_of_libc(place),
+            TracerVariant::LttngLibc => Ust::absence_of_libc(workspace),
         }
     }
 
-    /// Makes a way ready.
-    fn set_up(&mut self, place: &Place, way: Way) -> Result<Entry> {
-        let absent = self.absence(place, way);
-        if absent.is_none() && way == Way::LttngLibc {
-            match Ust::start(place) {
+    /// Prepares a variant.
+    fn set_up(&mut self, workspace: &Workspace, variant: TracerVariant) -> Result<Entry> {
+        let absent = self.absence(workspace, variant);
+        if absent.is_none() && variant == TracerVariant::LttngLibc {
+            match Ust::start(workspace) {
                 Ok(ust) => self.ust = Some(ust),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => {
@@ -145,31 +151,39 @@ impl Workload {
         Ok(Entry { absent, ..Entry::default() })
     }
 
-    fn run(&self, context: &SuiteContext<'_>, program: &Program, way: Way) -> Result<Ended> {
-        let place = context.place;
-        let (before, behind) = program.words(place, PROGRAM);
+    fn run(
+        &self,
+        context: &SuiteContext<'_>,
+        program: &Program,
+        variant: TracerVariant,
+    ) -> Result<Ended> {
+        let workspace = context.workspace;
+        let (before, behind) = program.words(workspace, PROGRAM);
         let with = |pids: &str| [&before, &[pids.to_owned()][..], &behind].concat();
         let buffer = BUFFER_KIB << 10;
-        match way {
-            Way::Untraced => self.kernel(context, KernelTracer::Untraced, &before, &behind, None),
-            Way::Kernel(tracer, events, keep) => {
+        match variant {
+            TracerVariant::Untraced => {
+                self.kernel(context, KernelTracer::Untraced, &before, &behind, None)
+            }
+            TracerVariant::Kernel(tracer, events, keep) => {
                 self.kernel(context, tracer, &before, &behind, Some((events, keep)))
             }
-            Way::Libc(keep) => {
+            TracerVariant::Libc(keep) => {
                 let options: &[&str] = match keep {
                     Keep::Disk => &["--preload", "libc"],
                     Keep::Flight => &["--preload", "libc", "--flight-recorder"],
                 };
                 let known = Known::Marks(keep);
-                command_tracer::trackway(place, options, buffer, &with("0"), known).map(Ended::of)
+                command_tracer::trackway(workspace, options, buffer, &with("0"), known)
+                    .map(Ended::of)
             }
-            Way::LttngLibc => {
+            TracerVariant::LttngLibc => {
                 let ust = self.ust.as_ref();
                 let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
                 let words = with(&ust.processes());
                 let session = ("lttng_ust_libc:*", Some(LTTNG_LIBC), buffer);
                 let known = Known::Marks(Keep::Disk);
-                ust.record(place, session, &words, known).map(Ended::of)
+                ust.record(workspace, session, &words, known).map(Ended::of)
             }
         }
     }
@@ -185,8 +199,8 @@ impl Workload {
         let kernel = self.kernel.as_ref();
         let kernel = kernel.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
         let (events, keep) = what.unwrap_or((KernelEvents::Sched, Keep::Disk));
-        let work = Work::Whole(before, behind);
-        let job = Job { place: context.place, events, keep, call: "", work };
+        let work = Work::WholeCommand(before, behind);
+        let job = Job { workspace: context.workspace, events, keep, call: "", work };
         let ran = kernel.run(tracer, &job)?;
         let account = ran.account_of_marks(tracer, events, keep)?;
         let events = ran.events();
@@ -194,12 +208,12 @@ impl Workload {
     }
 }
 
-/// What a run left.
+/// The result of a run.
 struct Ended {
     stdout: String,
-    /// What became of the marks.
+    /// The account of the marks.
     account: Option<Account>,
-    /// Events that there were by what the tracer says.
+    /// Number of events that the tracer reports.
     events: u64,
 }
 
@@ -213,7 +227,7 @@ impl Ended {
         let ran = Ran { stdout: self.stdout, ..Ran::default() };
         let [ns, _, tracers_ns] = ran.numbers("load")?;
         let ns = ns.max(1);
-        let figure = programs::figure(program.says, &ran.stdout, ns)?;
+        let figure = programs::figure(program.figure_source, &ran.stdout, ns)?;
         let extra = self.account.iter().flat_map(|_| {
             let seconds = ns as f64 / 1e9;
             [
@@ -242,46 +256,48 @@ impl Suite for Workload {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        WAYS.map(|way| way.0).into()
+        VARIANTS.map(|variant| variant.0).into()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        context.progress.say("workload: setting up");
-        let (place, quick) = (context.place, context.settings.quick);
-        self.kernel = Some(KernelTracers::set_up(place)?);
-        self.programs = programs::all(place, quick)?;
+        context.progress.show_step("workload: setting up");
+        let (workspace, quick) = (context.workspace, context.settings.quick);
+        self.kernel = Some(KernelTracers::set_up(workspace)?);
+        self.programs = programs::all(workspace, quick)?;
         if quick {
             self.programs.retain(|program| QUICK.contains(&program.name));
         }
-        let mut ways = Vec::new();
-        for (name, way, for_whom, is_in_quick) in WAYS {
-            let is_wanted = way == Way::Untraced || context.settings.wants(name);
+        let mut variants = Vec::new();
+        for (name, variant, applies_to, is_in_quick) in VARIANTS {
+            let is_wanted = variant == TracerVariant::Untraced || context.settings.wants(name);
             if is_wanted && (is_in_quick || !quick) {
-                context.progress.say(&format!("workload: setting up {name}"));
-                ways.push((name, way, for_whom, self.set_up(place, way)?));
+                context.progress.show_step(&format!("workload: setting up {name}"));
+                variants.push((name, variant, applies_to, self.set_up(workspace, variant)?));
             }
         }
         let mut entries: Vec<Entry> = Vec::new();
         for (program, it) in self.programs.iter().enumerate() {
             let untraced = entries.len();
-            for (name, way, _, ready) in ways.iter().filter(|one| one.2.has(it.name)) {
+            for (name, variant, _, ready) in variants.iter().filter(|one| one.2.has(it.name)) {
                 entries.push(Entry {
                     tracer: (*name).to_owned(),
                     case: it.name.to_owned(),
                     absent: it.absent.clone().or_else(|| ready.absent.clone()),
                     unit: Some(it.unit),
-                    records: *way != Way::Untraced,
-                    beside: (*way != Way::Untraced).then_some(untraced),
+                    records: *variant != TracerVariant::Untraced,
+                    baseline: (*variant != TracerVariant::Untraced).then_some(untraced),
                     command: format!("trackway bench workload --tracers {name}"),
                     ..ready.clone()
                 });
-                self.rows.push(Row { program, way: *way });
+                self.rows.push(Row { program, variant: *variant });
             }
         }
         let first = entries.iter().position(Entry::can_be_measured);
-        if let Some(first) = first.filter(|&first| self.rows[first].way == Way::Untraced) {
+        if let Some(first) =
+            first.filter(|&first| self.rows[first].variant == TracerVariant::Untraced)
+        {
             let tracer = format!("{} again", entries[first].tracer);
-            let again = Entry { is_control: true, beside: Some(first), ..entries[first].clone() };
+            let again = Entry { is_control: true, baseline: Some(first), ..entries[first].clone() };
             entries.push(Entry { tracer, ..again });
             self.rows.push(self.rows[first]);
         }
@@ -289,9 +305,9 @@ impl Suite for Workload {
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        let Row { program, way } = self.rows[row];
+        let Row { program, variant } = self.rows[row];
         let program = &self.programs[program];
-        self.run(context, program, way)?.sample(program)
+        self.run(context, program, variant)?.sample(program)
     }
 
     fn leave(&mut self) {
@@ -305,13 +321,14 @@ mod tests {
 
     #[test]
     fn each_way_has_a_name_of_its_own_and_ours_begin_with_trackway() {
-        let names: std::collections::BTreeSet<&str> = WAYS.iter().map(|way| way.0).collect();
-        assert_eq!(names.len(), WAYS.len());
-        for (name, way, _, _) in WAYS {
-            let is_ours = match way {
-                Way::Libc(_) => true,
-                Way::Kernel(tracer, _, _) => tracer.name().starts_with("trackway"),
-                Way::Untraced | Way::LttngLibc => false,
+        let names: std::collections::BTreeSet<&str> =
+            VARIANTS.iter().map(|variant| variant.0).collect();
+        assert_eq!(names.len(), VARIANTS.len());
+        for (name, variant, _, _) in VARIANTS {
+            let is_ours = match variant {
+                TracerVariant::Libc(_) => true,
+                TracerVariant::Kernel(tracer, _, _) => tracer.name().starts_with("trackway"),
+                TracerVariant::Untraced | TracerVariant::LttngLibc => false,
             };
             assert_eq!(name.starts_with("trackway"), is_ours, "{name}");
         }

@@ -1,7 +1,7 @@
-//! The programs that are traced as wholes: what is found on the machine, with work for it that is
-//! the same each time; and what each says of itself.
+//! The programs that are traced as a whole: installed programs, with the same work each time; and
+//! the figure that each reports.
 //!
-//! No word of a command is empty or has a space in it: bpftrace takes a command apart at them.
+//! No word of a command is empty or has a space in it: bpftrace splits a command at spaces.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,21 +10,21 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Unit;
 
-/// What runs servers.
+/// Prefix of the command that runs servers.
 pub(super) const SERVED: &str = "served";
-/// Where they listen, in a network of their own.
+/// Ports of the servers, in a network namespace of their own.
 const WEB_PORT: u16 = 8080;
 const REDIS_PORT: u16 = 6379;
-/// The one that tbench's server cannot be told to do without.
+/// The port of tbench's server, which has no option for it.
 const TBENCH_PORT: u16 = 7003;
-/// What the web server serves: of its own package, so that there is a file that it may read
-/// whoever it becomes.
+/// Folder that the web server serves: part of its own package, so that it can read a file there as
+/// any user.
 const WEB_ROOT: &str = "/usr/lib/apache2/modules";
 const WEB_FILE: &str = "httpd.exp";
-/// What dbench and tbench do, as their package has it.
+/// Load of dbench and tbench, from their package.
 const DBENCH_LOAD: &str = "/usr/share/dbench/client.txt";
 /// C files that are compiled, and functions in each.
 const C_FILES: usize = 4;
@@ -35,21 +35,21 @@ const C_FUNCTIONS: usize = 30;
 pub(super) struct Program {
     /// Its case.
     pub(super) name: &'static str,
-    /// What its figure is.
+    /// The unit of its figure.
     pub(super) unit: Unit,
-    /// What it says of itself.
-    pub(super) says: Says,
+    /// The place of its figure in its output.
+    pub(super) figure_source: FigureSource,
     /// The server that it puts under load, where it is one.
     server: Option<(u16, Vec<String>)>,
     /// The command.
     command: Vec<String>,
-    /// Why it cannot be had, if it cannot.
+    /// The reason if it is not available.
     pub(super) absent: Option<String>,
 }
 
-/// Where a program's figure is.
+/// The place of a program's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum FigureSource {
     /// Nowhere: it is the time that it takes.
     Nothing,
     /// `Throughput N MB/sec`.
@@ -61,17 +61,17 @@ pub(super) enum Says {
 }
 
 impl Program {
-    /// Its words: those before the tracer's processes, and those behind.
-    pub(super) fn words(&self, place: &Place, runner: &str) -> (Vec<String>, Vec<String>) {
+    /// Returns its words: those before the tracer's processes, and those after.
+    pub(super) fn words(&self, workspace: &Workspace, runner: &str) -> (Vec<String>, Vec<String>) {
         match &self.server {
             None => {
-                let runner = place.path(runner).display().to_string();
+                let runner = workspace.path(runner).display().to_string();
                 (vec![runner, "load".to_owned()], self.command.clone())
             }
             Some((port, server)) => {
                 let count = [port.to_string(), server.len().to_string()];
                 let behind = [&count[..], server, &self.command].concat();
-                (vec![place.path(SERVED).display().to_string()], behind)
+                (vec![workspace.path(SERVED).display().to_string()], behind)
             }
         }
     }
@@ -80,7 +80,7 @@ impl Program {
         Self {
             name,
             unit: Unit::Ms,
-            says: Says::Nothing,
+            figure_source: FigureSource::Nothing,
             server: None,
             command: words(command),
             absent: None,
@@ -91,16 +91,16 @@ impl Program {
         Self { server: Some((port, words(server))), ..self }
     }
 
-    fn says(self, says: Says) -> Self {
-        let unit = match says {
-            Says::Nothing => Unit::Ms,
-            Says::Throughput => Unit::MbPerSecond,
-            Says::Ab | Says::Redis => Unit::RequestsPerSecond,
+    fn with_figure(self, figure_source: FigureSource) -> Self {
+        let unit = match figure_source {
+            FigureSource::Nothing => Unit::Ms,
+            FigureSource::Throughput => Unit::MbPerSecond,
+            FigureSource::Ab | FigureSource::Redis => Unit::RequestsPerSecond,
         };
-        Self { says, unit, ..self }
+        Self { figure_source, unit, ..self }
     }
 
-    /// With the first reason that holds.
+    /// Sets the first reason that holds.
     fn absent(self, reasons: &[(bool, &str)]) -> Self {
         let reason = reasons.iter().find(|(is_missing, _)| *is_missing);
         Self { absent: reason.map(|(_, reason)| (*reason).to_owned()), ..self }
@@ -111,15 +111,15 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// All programs, with what they need in the scratch folder.
-pub(super) fn all(place: &Place, quick: bool) -> Result<Vec<Program>> {
-    place.compile(SERVED, &[])?;
-    let mut network = Command::new(place.path(SERVED));
+/// Returns all programs, with their files in the scratch folder.
+pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
+    workspace.compile(SERVED, &[])?;
+    let mut network = Command::new(workspace.path(SERVED));
     let network = child::run(network.arg("try"), "a network of its own").is_err();
     let no_network = (network, "there can be no network of its own for it here");
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let many = |full: usize, less: usize| if quick { less } else { full };
-    let folder = |name: &str| place.path(name).display().to_string();
+    let folder = |name: &str| workspace.path(name).display().to_string();
     let mut programs = vec![
         Program::of("hackbench", &format!("hackbench -g {cpus} -l {}", many(200, 60)))
             .absent(&[(!has("hackbench"), "hackbench is not installed (Debian: rt-tests)")]),
@@ -131,22 +131,22 @@ pub(super) fn all(place: &Place, quick: bool) -> Result<Vec<Program>> {
             ),
         )
         .absent(&[(!has("stress-ng"), "stress-ng is not installed")]),
-        compiler(place)?,
-        web_server(place, many(5000, 1500))?.absent(&[
+        compiler(workspace)?,
+        web_server(workspace, many(5000, 1500))?.absent(&[
             (!Path::new("/usr/sbin/apache2").is_file(), "apache2 is not installed (apache2-bin)"),
             (!has("ab"), "ab is not installed (Debian: apache2-utils)"),
             (!Path::new(WEB_ROOT).join(WEB_FILE).is_file(), "apache2 has no file to serve"),
             no_network,
         ]),
         redis(many(12_000, 5000), no_network),
-        sqlite(place, many(60_000, 20_000))?
+        sqlite(workspace, many(60_000, 20_000))?
             .absent(&[(!has("sqlite3"), "sqlite3 is not installed")]),
     ];
     if !quick {
         let needs = |program: &'static str, words: &'static str| (!has(program), words);
         programs.push(
             Program::of("tbench", &format!("tbench -t 2 -c {DBENCH_LOAD} {cpus} 127.0.0.1"))
-                .says(Says::Throughput)
+                .with_figure(FigureSource::Throughput)
                 .served(TBENCH_PORT, "/usr/bin/tbench_srv tbench_srv")
                 .absent(&[
                     needs("tbench", "tbench is not installed (Debian: dbench)"),
@@ -158,25 +158,27 @@ pub(super) fn all(place: &Place, quick: bool) -> Result<Vec<Program>> {
         fs::create_dir_all(&data).map_err(Error::io("cannot make a folder for dbench"))?;
         programs.push(
             Program::of("dbench", &format!("dbench -t 2 -D {data} -c {DBENCH_LOAD} {cpus}"))
-                .says(Says::Throughput)
+                .with_figure(FigureSource::Throughput)
                 .absent(&[needs("dbench", "dbench is not installed")]),
         );
     }
     Ok(programs)
 }
 
-/// Several files, compiled and linked by one command: short-lived processes that compute.
-fn compiler(place: &Place) -> Result<Program> {
-    let mut command = format!("cc -O1 -fPIC -shared -o {}", place.path("compiled.so").display());
+/// Makes the program of a compiler: several files, compiled and linked by one command, by
+/// short-lived processes that compute.
+fn compiler(workspace: &Workspace) -> Result<Program> {
+    let mut command =
+        format!("cc -O1 -fPIC -shared -o {}", workspace.path("compiled.so").display());
     for number in 0..C_FILES {
-        let path = place.path(&format!("compiled-{number}.c"));
+        let path = workspace.path(&format!("compiled-{number}.c"));
         fs::write(&path, c_source(number)).map_err(Error::io(format!("cannot write {path:?}")))?;
         let _ = write!(command, " {}", path.display());
     }
     Ok(Program::of("compiler", &command).absent(&[(!has("cc"), "no C compiler is installed")]))
 }
 
-/// C that needs no header.
+/// Returns C code that needs no header.
 fn c_source(file: usize) -> String {
     let mut text = String::from("struct node { struct node *next; long value[8]; };\n");
     for number in 0..C_FUNCTIONS {
@@ -197,9 +199,10 @@ fn c_source(file: usize) -> String {
     text
 }
 
-/// Apache, as one process with threads, that serves one file to eight connections.
-fn web_server(place: &Place, requests: usize) -> Result<Program> {
-    let folder = place.path("web");
+/// Makes the program of Apache, as one process with threads, that serves one file to eight
+/// connections.
+fn web_server(workspace: &Workspace, requests: usize) -> Result<Program> {
+    let folder = workspace.path("web");
     fs::create_dir_all(&folder).map_err(Error::io("cannot make a folder for apache2"))?;
     let path = folder.join("httpd.conf");
     let folder = folder.display();
@@ -214,10 +217,11 @@ fn web_server(place: &Place, requests: usize) -> Result<Program> {
     fs::write(&path, configuration).map_err(Error::io("cannot configure apache2"))?;
     let load = format!("ab -q -k -n {requests} -c 8 http://127.0.0.1:{WEB_PORT}/{WEB_FILE}");
     let server = format!("/usr/sbin/apache2 apache2 -X -f {}", path.display());
-    Ok(Program::of("apache2", &load).says(Says::Ab).served(WEB_PORT, &server))
+    Ok(Program::of("apache2", &load).with_figure(FigureSource::Ab).served(WEB_PORT, &server))
 }
 
-/// Redis, whose server is the same executable as its tools, told apart by the name it is given.
+/// Makes the program of Redis, whose server is the same executable as its tools, and differs in the
+/// name by which it is started.
 fn redis(requests: usize, no_network: (bool, &str)) -> Program {
     let executables = ["/usr/bin/redis-server", "/usr/bin/redis-check-rdb"];
     let executable = executables.into_iter().find(|path| Path::new(path).is_file());
@@ -227,16 +231,18 @@ fn redis(requests: usize, no_network: (bool, &str)) -> Program {
         executable.unwrap_or(executables[0])
     );
     let load = format!("redis-benchmark -p {REDIS_PORT} -n {requests} -c 8 -t set,get --csv");
-    Program::of("redis", &load).says(Says::Redis).served(REDIS_PORT, &server).absent(&[
-        (executable.is_none(), "redis-server is not installed (Debian: redis-tools)"),
-        (!has("redis-benchmark"), "redis-benchmark is not installed (Debian: redis-tools)"),
-        no_network,
-    ])
+    Program::of("redis", &load).with_figure(FigureSource::Redis).served(REDIS_PORT, &server).absent(
+        &[
+            (executable.is_none(), "redis-server is not installed (Debian: redis-tools)"),
+            (!has("redis-benchmark"), "redis-benchmark is not installed (Debian: redis-tools)"),
+            no_network,
+        ],
+    )
 }
 
-/// A table, an index and a join, in a file.
-fn sqlite(place: &Place, rows: usize) -> Result<Program> {
-    let script = place.path("work.sql");
+/// Makes the program of SQLite: a table, an index and a join, in a file.
+fn sqlite(workspace: &Workspace, rows: usize) -> Result<Program> {
+    let script = workspace.path("work.sql");
     let text = format!(
         "PRAGMA synchronous = OFF;\nDROP TABLE IF EXISTS words;\n\
          CREATE TABLE words (number INTEGER PRIMARY KEY, word TEXT);\n\
@@ -247,34 +253,36 @@ fn sqlite(place: &Place, rows: usize) -> Result<Program> {
          ON b.word = printf('%08x', (a.number + 7) * 2654435761 % 4294967296);\n"
     );
     fs::write(&script, text).map_err(Error::io("cannot write what sqlite3 does"))?;
-    let (script, data) = (script.display(), place.path("work.db"));
+    let (script, data) = (script.display(), workspace.path("work.db"));
     Ok(Program::of("sqlite3", &format!("sqlite3 -batch -init {script} {} .exit", data.display())))
 }
 
-/// A program's figure, of what it printed and how long it took.
-pub(super) fn figure(says: Says, stdout: &str, ns: u64) -> Result<f64> {
-    let figure = match says {
-        Says::Nothing => Some(ns as f64 / 1e6),
-        Says::Throughput => stdout.lines().find_map(|line| after(line, "Throughput ")),
-        Says::Ab => {
-            let failed = stdout.lines().find_map(|line| after(line, "Failed requests: "));
+/// Returns a program's figure, from its output and duration.
+pub(super) fn figure(figure_source: FigureSource, stdout: &str, ns: u64) -> Result<f64> {
+    let figure = match figure_source {
+        FigureSource::Nothing => Some(ns as f64 / 1e6),
+        FigureSource::Throughput => {
+            stdout.lines().find_map(|line| number_after(line, "Throughput "))
+        }
+        FigureSource::Ab => {
+            let failed = stdout.lines().find_map(|line| number_after(line, "Failed requests: "));
             let is_other = stdout.lines().any(|line| line.starts_with("Non-2xx responses"));
-            let found = stdout.lines().find_map(|line| after(line, "Requests per second: "));
+            let found = stdout.lines().find_map(|line| number_after(line, "Requests per second: "));
             found.filter(|_| failed == Some(0.0) && !is_other)
         }
-        Says::Redis => redis_figure(stdout),
+        FigureSource::Redis => redis_figure(stdout),
     };
     // A second's figure of nothing is none.
     let figure = figure.filter(|figure| figure.is_finite() && *figure > 0.0);
     figure.ok_or_else(|| Error::output("workload", "the program does not say what it has done"))
 }
 
-/// The number behind these words.
-fn after(line: &str, words: &str) -> Option<f64> {
+/// Returns the number after these words.
+fn number_after(line: &str, words: &str) -> Option<f64> {
     line.strip_prefix(words)?.split_whitespace().next()?.parse().ok()
 }
 
-/// As many requests of each kind, so many of each a second: of all together.
+/// Returns the requests per second over all kinds, if each kind has equally many requests.
 fn redis_figure(stdout: &str) -> Option<f64> {
     let fields = |line: &str| -> Option<f64> {
         let mut fields = line.split(',').map(|field| field.trim_matches('"'));
@@ -289,35 +297,35 @@ fn redis_figure(stdout: &str) -> Option<f64> {
 pub(super) mod tests {
     use super::*;
 
-    /// A program whose figure is its time.
+    /// Makes a program whose figure is its duration.
     pub(in crate::suites::workload) fn plain() -> Program {
         Program::of("true", "true")
     }
 
     #[test]
     fn figures_are_what_programs_say() {
-        let of = |says, text: &str| figure(says, text, 1_500_000).ok();
-        assert_eq!(of(Says::Nothing, ""), Some(1.5));
+        let of = |figure_source, text: &str| figure(figure_source, text, 1_500_000).ok();
+        assert_eq!(of(FigureSource::Nothing, ""), Some(1.5));
         let tbench = " Flush 8 0.1\n\nThroughput 268.517 MB/sec  2 clients  2 procs\n";
-        assert_eq!(of(Says::Throughput, tbench), Some(268.517));
-        assert_eq!(of(Says::Throughput, "Throughput 0 MB/sec"), None);
+        assert_eq!(of(FigureSource::Throughput, tbench), Some(268.517));
+        assert_eq!(of(FigureSource::Throughput, "Throughput 0 MB/sec"), None);
         let ab = "Failed requests:        0\nRequests per second:    9637.70 [#/sec] (mean)\n";
-        assert_eq!(of(Says::Ab, ab), Some(9637.7));
-        assert_eq!(of(Says::Ab, &ab.replace("      0", "      1")), None);
-        assert_eq!(of(Says::Ab, &format!("Non-2xx responses:  5\n{ab}")), None);
+        assert_eq!(of(FigureSource::Ab, ab), Some(9637.7));
+        assert_eq!(of(FigureSource::Ab, &ab.replace("      0", "      1")), None);
+        assert_eq!(of(FigureSource::Ab, &format!("Non-2xx responses:  5\n{ab}")), None);
         let redis = "\"test\",\"rps\"\n\"SET\",\"100.0\",\"1\"\n\"GET\",\"300.0\",\"1\"\n";
-        assert_eq!(of(Says::Redis, redis), Some(150.0));
-        assert_eq!(of(Says::Redis, "\"SET\",\"100.0\"\n"), None);
+        assert_eq!(of(FigureSource::Redis, redis), Some(150.0));
+        assert_eq!(of(FigureSource::Redis, "\"SET\",\"100.0\"\n"), None);
     }
 
     #[test]
     fn servers_are_run_with_their_words_counted() {
-        let place = Place::at("trackway".into());
+        let workspace = Workspace::at("trackway".into());
         let program = Program::of("web", "ab -n 5").served(80, "/bin/server server -X");
-        let (before, behind) = program.words(&place, "kernel");
+        let (before, behind) = program.words(&workspace, "kernel");
         assert_eq!(before, ["served"]);
         assert_eq!(behind, ["80", "3", "/bin/server", "server", "-X", "ab", "-n", "5"]);
-        let (before, behind) = Program::of("true", "true").words(&place, "kernel");
+        let (before, behind) = Program::of("true", "true").words(&workspace, "kernel");
         assert_eq!((before, behind), (words("kernel load"), words("true")));
     }
 

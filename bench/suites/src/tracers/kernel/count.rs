@@ -1,10 +1,11 @@
-//! What is in a trace of ours of the kernel's events, and what LTTng would have needed for that.
+//! The content of a trace of kernel events by Trackway, and the bytes that LTTng would have needed
+//! for it.
 //!
-//! LTTng's kernel tracer packs fields as we do, under the same names. What differs is the header
+//! LTTng's kernel tracer packs fields as Trackway does, under the same names. The header differs
 //! (lttng-modules, `lttng-events.c`, `lttng-ring-buffer-client.h`): *compact*, 5 bits of id and 27
-//! of time, in channels with fewer than 31 events; else *large*, 16 bits of id and 32 of time. What
-//! does not fit those has the id in 32 bits and the time in 64, behind the 5 or 16. Which of the
-//! two a channel has is decided when the session starts, by the number of its events.
+//! of time, in channels with fewer than 31 events; else *large*, 16 bits of id and 32 of time.
+//! Larger values follow the 5 or 16 bits as an id of 32 bits and a time of 64. The number of events
+//! at the session's start decides which of the two a channel has.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use trackway_ctf::read::Trace;
 
 use super::Found;
 use crate::trace_check;
-use crate::trace_check::marks::Seen;
+use crate::trace_check::marks::FoundMarks;
 
 /// Events that a channel of LTTng's with compact headers may have.
 const COMPACT_EVENTS_MAX: usize = 30;
@@ -27,9 +28,9 @@ const COMPACT_LONG_BITS: u64 = 8 + 32 + 64;
 const LARGE_BITS: u64 = 48;
 const LARGE_LONG_BITS: u64 = 16 + 32 + 64;
 
-/// Counts what is in the trace in `folder`; of the events, those whose names end with `call` apart,
-/// unless that is empty. `None` if there is none.
-pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, Seen)>> {
+/// Counts the trace in `folder`, with a separate count of events whose names end with `call`,
+/// unless that is empty. `None` if there is no trace.
+pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, FoundMarks)>> {
     if !folder.join("metadata").is_file() {
         return Ok(None);
     }
@@ -59,7 +60,7 @@ struct Counted {
     lost: u64,
     bits: u64,
     lttng_bits: u64,
-    marks: Seen,
+    marks: FoundMarks,
 }
 
 fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> Result<()> {
@@ -75,7 +76,7 @@ fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> 
             found.events += 1;
             if let Some(name) = event.header.class.name() {
                 found.of_call += u64::from(name.ends_with(call));
-                found.marks.look(name, &mut event)?;
+                found.marks.add_event(name, &mut event)?;
             }
             event.skip()?;
             let end = decoder.position_bits();
@@ -90,7 +91,8 @@ fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> 
     Ok(())
 }
 
-/// Bits of LTTng's header for an event so long behind the one before, in a channel of so many.
+/// Returns the bits of LTTng's header for an event, given the time since the one before, in a
+/// channel of this number of events.
 const fn lttng_header_bits(events: usize, passed_ns: u64) -> u64 {
     if events <= COMPACT_EVENTS_MAX {
         if passed_ns >> COMPACT_TIME_BITS == 0 { COMPACT_BITS } else { COMPACT_LONG_BITS }

@@ -7,15 +7,15 @@ use std::process::Command;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child::{self, Running};
 use trackway_bench_engine::host::tracefs::{Instance, Tracefs, read_pages};
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 
 use super::pages::PageScanner;
 use super::{
     BUFFER_KIB, Found, Job, Keep, KernelEvents, KernelTracer, LIMIT_S, PROGRAM, Ran, SUBSYSTEMS,
 };
-use crate::trace_check::marks::{Made, Seen};
+use crate::trace_check::marks::{FoundMarks, Made};
 
-/// What instances of it are called.
+/// Name of its instances.
 const NAME: &str = "kernel";
 
 /// Runs a job with ftrace's events of that kind on, by this clock.
@@ -27,7 +27,7 @@ pub(super) fn run(
     let instance = Instance::new(tracefs, NAME, BUFFER_KIB)?;
     instance.write("trace_clock", clock)?;
     let drains = match job.keep {
-        Keep::Disk => drain(&instance, job.place)?,
+        Keep::Disk => drain(&instance, job.workspace)?,
         Keep::Flight => Drains(Vec::new()),
     };
     for folder in folders(tracer, job.events) {
@@ -58,18 +58,18 @@ fn folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
     folders.into_iter().map(str::to_owned).collect()
 }
 
-/// The file of a CPU's buffer, and the one that it is moved to.
-fn files(cpu: &Path, place: &Place) -> (PathBuf, PathBuf) {
+/// Returns the file of a CPU's buffer, and its destination.
+fn files(cpu: &Path, workspace: &Workspace) -> (PathBuf, PathBuf) {
     let name = cpu.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    (cpu.join("trace_pipe_raw"), place.path(&format!("ftrace-{name}")))
+    (cpu.join("trace_pipe_raw"), workspace.path(&format!("ftrace-{name}")))
 }
 
-/// Starts what moves each CPU's buffer to a file.
-fn drain(instance: &Instance, place: &Place) -> Result<Drains> {
+/// Starts processes that move each CPU's buffer to a file.
+fn drain(instance: &Instance, workspace: &Workspace) -> Result<Drains> {
     let mut drains = Drains(Vec::new());
     for cpu in instance.cpus() {
-        let (from, to) = files(cpu, place);
-        let mut command = Command::new(place.path(PROGRAM));
+        let (from, to) = files(cpu, workspace);
+        let mut command = Command::new(workspace.path(PROGRAM));
         command.arg("drain").arg(from).arg(to);
         let mut drain = Running::start_for(&mut command, "a drain", 2 * LIMIT_S)?;
         let line = drain.line();
@@ -81,35 +81,35 @@ fn drain(instance: &Instance, place: &Place) -> Result<Drains> {
     Ok(drains)
 }
 
-/// What was recorded: by the kernel's own counts, and with bytes and marks as they came.
-fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, Seen)> {
+/// Returns the recorded events: by the kernel's own counts, and with bytes and marks as they came.
+fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, FoundMarks)> {
     let stats = instance.stats()?;
-    let mut looker =
+    let mut scanner =
         if has_marks { PageScanner::new(instance, job.events)? } else { PageScanner::default() };
     let mut bytes = 0;
     for cpu in instance.cpus() {
-        // What was written, and pages that are not full.
-        let (from, to) = files(cpu, job.place);
+        // The written pages, and pages that are not full.
+        let (from, to) = files(cpu, job.workspace);
         bytes += fs::metadata(&to).map_or(0, |file| file.len());
         if has_marks && to.is_file() {
-            looker.file(&to)?;
+            scanner.file(&to)?;
         }
         read_pages(&from, BUFFER_KIB << 10, |page| {
             bytes += page.len() as u64;
-            looker.page(page);
+            scanner.page(page);
         })?;
         let _ = fs::remove_file(to);
     }
-    // Of a flight recorder, what does not fit is to go.
+    // A flight recorder discards events by design.
     let (lost, overwritten) = match job.keep {
         Keep::Disk => (stats.overrun + stats.dropped, 0),
         Keep::Flight => (stats.dropped, stats.overrun),
     };
     let found = Found { events: stats.entries, lost, overwritten, bytes, ..Found::default() };
-    Ok((found, looker.seen))
+    Ok((found, scanner.marks))
 }
 
-/// What moves buffers to files, as long as this is.
+/// Processes that move buffers to files, until this value is dropped.
 struct Drains(Vec<Running>);
 
 impl Drains {
@@ -123,7 +123,7 @@ impl Drop for Drains {
     fn drop(&mut self) {
         self.0.iter().for_each(Running::terminate);
         for drain in self.0.drain(..) {
-            // What it has not moved is read afterwards.
+            // The rest of the buffer is read afterwards.
             let _ = drain.finish();
         }
     }

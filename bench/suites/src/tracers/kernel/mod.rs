@@ -1,43 +1,44 @@
-//! Tracers of the kernel: ours beside ftrace, perf, bpftrace and strace, each of which runs a
-//! command and then shows what it has of it.
+//! Kernel tracers: Trackway next to ftrace, perf, bpftrace and strace, each of which runs a command
+//! and then reports its events.
 //!
 //! ```text
 //! ours, ftrace, peers   the adapters
-//! pages                 ftrace's buffers, as it gives them
-//! count                 what is in our traces, and what LTTng's layout would take for it
+//! pages                 marks in ftrace's buffers
+//! count                 content of Trackway's traces, and its bytes in LTTng's layout
 //! ```
 //!
-//! Main invariant: what a tracer has found is by its own output, of that run; who runs a command
-//! under it decides whether that is enough. Whatever is started ends with us: workloads die with
-//! who runs them, tracers end with their workloads, and what has a name has a
+//! Main invariant: a tracer's events are those in its own output of that run; the caller judges
+//! whether they are enough. Everything that is started ends with this process: workloads die with
+//! their parent, tracers end with their workloads, and named objects have a
 //! [`trackway_bench_engine::host::cleanup_shell`].
 
 mod count;
 mod ftrace;
-mod ours;
 mod pages;
 mod peers;
+mod trackway;
 
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::Tracefs;
-use trackway_bench_engine::host::workspace::{Place, has};
+use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 
-use crate::trace_check::marks::{Made, Seen, Side};
+use crate::trace_check::marks::{FoundMarks, Made, Side};
 
 pub(crate) use crate::trace_check::marks::Keep;
 
 /// Longest that one run of a command has, in seconds.
 const LIMIT_S: u64 = 60;
-/// The workloads' program, which also moves buffers and runs what is measured as a whole.
+/// The workloads' program, which also moves buffers and runs the commands that are measured as a
+/// whole.
 pub(crate) const PROGRAM: &str = "kernel";
 /// Buffers of all tracers, in KiB for each CPU.
 pub(crate) const BUFFER_KIB: u64 = 8 << 10;
-/// Subsystems of [`KernelEvents::Everything`], besides system calls. Those that remain hardly say
-/// anything of such loads, and to detach from their tracepoints takes the kernel some 80 ms each.
+/// Subsystems of [`KernelEvents::Everything`], in addition to system calls. The remaining ones have
+/// few events in such loads, and to detach from their tracepoints takes the kernel some 80 ms each.
 const SUBSYSTEMS: [&str; 7] = ["sched", "irq", "timer", "kmem", "exceptions", "signal", "task"];
 
 /// A tracer of the kernel, in one way of use.
@@ -45,19 +46,19 @@ const SUBSYSTEMS: [&str; 7] = ["sched", "irq", "timer", "kmem", "exceptions", "s
 pub(crate) enum KernelTracer {
     /// None.
     Untraced,
-    /// Ours by BPF, of everything that runs.
+    /// Trackway by BPF, of everything that runs.
     Trackway,
-    /// Ours by BPF, of a command and what it starts.
+    /// Trackway by BPF, of a command and its descendants.
     TrackwayTree,
-    /// Ours by a private tracefs instance, as where there is no BPF.
+    /// Trackway by a private tracefs instance, as on machines without BPF.
     TrackwayTracefs,
-    /// Ours by BPF, of everything that runs, and what the command asks of the allocator.
+    /// Trackway by BPF, of everything that runs, and the command's calls of the allocator.
     TrackwayUser,
     /// ftrace's events of all calls at once, in an instance of their own.
     FtraceRaw,
     /// The same, of times that each CPU has by itself.
     FtraceLocal,
-    /// The same, of times that no CPU has before another: behind a lock of them all.
+    /// ftrace with a clock that is monotonic over all CPUs: after a lock of them all.
     FtraceGlobal,
     /// The same, of a number that all CPUs count on instead of a time.
     FtraceCounter,
@@ -76,7 +77,7 @@ pub(crate) enum KernelTracer {
 }
 
 impl KernelTracer {
-    /// Its row in tables.
+    /// Returns its row in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Untraced => "untraced",
@@ -97,7 +98,7 @@ impl KernelTracer {
         }
     }
 
-    /// What must be installed for it, if anything.
+    /// Returns the program that must be installed for it, if there is one.
     const fn program(self) -> Option<&'static str> {
         match self {
             Self::Perf => Some("perf"),
@@ -109,7 +110,7 @@ impl KernelTracer {
         }
     }
 
-    /// Whether it is one of ours.
+    /// Returns true if it belongs to Trackway.
     const fn is_ours(self) -> bool {
         matches!(
             self,
@@ -117,8 +118,8 @@ impl KernelTracer {
         )
     }
 
-    /// The clock of ftrace's instance, if it is ftrace: unless that is what rows differ in, the one
-    /// that other tracers have.
+    /// Returns the clock of ftrace's instance, if it is ftrace: the other tracers' clock, unless
+    /// rows differ in it.
     const fn ftrace_clock(self) -> Option<&'static str> {
         match self {
             Self::FtraceRaw | Self::FtraceSyscalls => Some("mono"),
@@ -130,12 +131,12 @@ impl KernelTracer {
     }
 }
 
-/// Which of the kernel's events are traced.
+/// The kernel events that are traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelEvents {
     /// All system calls, entry and exit.
     Calls,
-    /// One of them, entry and exit.
+    /// One system call, entry and exit.
     OneCall(&'static str),
     /// The scheduler's.
     Sched,
@@ -143,13 +144,13 @@ pub(crate) enum KernelEvents {
     Everything,
 }
 
-/// What is run under a tracer.
+/// The command that runs under a tracer.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) workspace: &'a Workspace,
     pub(crate) events: KernelEvents,
     pub(crate) keep: Keep,
-    /// The call whose events are counted apart; empty: none.
+    /// The call whose events are counted separately; empty: none.
     pub(crate) call: &'a str,
     pub(crate) work: Work<'a>,
 }
@@ -158,51 +159,51 @@ pub(crate) struct Job<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work<'a> {
     /// The workloads' program with these arguments.
-    Ours(&'a [String]),
-    /// These words, measured as a whole: the program is given the words in front, then the
-    /// tracer's processes, then the rest.
-    Whole(&'a [String], &'a [String]),
+    Workload(&'a [String]),
+    /// A command that is measured as a whole: the words in front, then the tracer's processes, then
+    /// the rest.
+    WholeCommand(&'a [String], &'a [String]),
     /// This program with these arguments, as they are.
     Command(&'a [String], &'a [String]),
 }
 
 impl Job<'_> {
-    /// The command, where the tracer is these processes (0: who starts it).
+    /// Returns the command, with the tracer's processes (0: its parent).
     fn command(&self, tracers: &str) -> Vec<String> {
         match self.work {
-            Work::Ours(arguments) => {
-                let program = self.place.path(PROGRAM).display().to_string();
+            Work::Workload(arguments) => {
+                let program = self.workspace.path(PROGRAM).display().to_string();
                 [&[program], arguments].concat()
             }
             Work::Command(program, arguments) => [program, arguments].concat(),
-            Work::Whole(before, after) => [before, &[tracers.to_owned()], after].concat(),
+            Work::WholeCommand(before, after) => [before, &[tracers.to_owned()], after].concat(),
         }
     }
 }
 
-/// What a run left.
+/// The result of a run.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Ran {
-    /// What the workload printed, and maybe others.
+    /// The output of the workload, and perhaps of other processes.
     pub(crate) stdout: String,
-    /// What the tracer's own output has.
+    /// The events in the tracer's own output.
     pub(crate) found: Option<Found>,
     /// Marks in it, if the workload makes any.
-    pub(crate) marks: Seen,
-    /// What became of a program's own events, where those are recorded, too.
+    pub(crate) marks: FoundMarks,
+    /// The account of the user events, where these are recorded, too.
     pub(crate) of_user: Option<Account>,
 }
 
-/// What a tracer's own output has.
+/// The events in a tracer's own output.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Events, of everything that was traced.
     pub(crate) events: u64,
-    /// Those of the call that is counted apart, where it can be told.
+    /// Events of the call that is counted separately, where they can be told apart.
     pub(crate) of_call: Option<u64>,
-    /// Events that it says it has lost.
+    /// Events that it reports as lost.
     pub(crate) lost: u64,
-    /// Events that newer ones overwrote, as was asked for.
+    /// Events that newer ones overwrote, as configured.
     pub(crate) overwritten: u64,
     /// Bytes of the events; 0: it keeps none.
     pub(crate) bytes: u64,
@@ -211,7 +212,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What it says itself of all events: nobody else knows how many there were.
+    /// Returns the tracer's own account of all events, whose number only the tracer has.
     pub(crate) const fn account(&self) -> Account {
         Account {
             emitted: self.events + self.lost + self.overwritten,
@@ -222,10 +223,10 @@ impl Found {
         }
     }
 
-    /// What became of so many events of the call. What is neither there nor said to be lost makes
-    /// an account that does not add up.
+    /// Computes the account of the call's events. Events that are neither there nor reported as
+    /// lost make an account that does not add up.
     pub(crate) fn account_of_call(&self, emitted: u64) -> Account {
-        // Where calls cannot be told apart, others' are among them.
+        // If calls cannot be told apart, those of other processes are included.
         let recorded = self.of_call.unwrap_or(self.events).min(emitted);
         let missing = emitted - recorded;
         Account {
@@ -239,7 +240,7 @@ impl Found {
 }
 
 impl Ran {
-    /// What became of the workload's marks, by the output of `tracer`.
+    /// Computes the account of the workload's marks, by the output of `tracer`.
     pub(crate) fn account_of_marks(
         &self,
         tracer: KernelTracer,
@@ -258,20 +259,20 @@ impl Ran {
         let of =
             |sides, all: Account| made.account(tracer.name(), (&self.marks, sides), keep, &all);
         let mut account = of(sides, found.account())?;
-        // What one of the two has lost excuses nothing that the other lacks.
+        // A loss of one tracer does not excuse missing events of the other.
         if let Some(of_user) = self.of_user {
             account.add(&of(&[Side::Allocation], of_user)?);
         }
         Ok(Some(account))
     }
 
-    /// How many events there were, by what the tracer says.
+    /// Returns the number of events that the tracer reports.
     pub(crate) fn events(&self) -> u64 {
         let of_kernel = self.found.map_or(0, |found| found.account().emitted);
         of_kernel + self.of_user.map_or(0, |of_user| of_user.emitted)
     }
 
-    /// The numbers of the line that begins with `word`.
+    /// Returns the numbers of the line that begins with `word`.
     pub(crate) fn numbers<const COUNT: usize>(&self, word: &str) -> Result<[u64; COUNT]> {
         let is_it = |line: &&str| line.split(' ').next() == Some(word);
         let line = self.stdout.lines().find(is_it);
@@ -280,21 +281,21 @@ impl Ran {
     }
 }
 
-/// All of them, as far as they can be had here.
+/// All kernel tracers that are available here.
 #[derive(Debug)]
 pub(crate) struct KernelTracers {
     tracefs: std::result::Result<Tracefs, String>,
 }
 
 impl KernelTracers {
-    /// Compiles what they need; looks for tracefs.
-    pub(crate) fn set_up(place: &Place) -> Result<Self> {
-        place.compile(PROGRAM, &[])?;
+    /// Compiles their programs, and finds tracefs.
+    pub(crate) fn set_up(workspace: &Workspace) -> Result<Self> {
+        workspace.compile(PROGRAM, &[])?;
         Ok(Self { tracefs: Tracefs::find() })
     }
 
-    /// Why a tracer cannot be had, if it cannot.
-    pub(crate) fn absence(&self, place: &Place, tracer: KernelTracer) -> Option<String> {
+    /// Returns the reason if a tracer is not available.
+    pub(crate) fn absence(&self, workspace: &Workspace, tracer: KernelTracer) -> Option<String> {
         let missing = tracer.program().filter(|program| !has(program));
         if let Some(program) = missing {
             return Some(format!("{program} is not installed"));
@@ -307,7 +308,7 @@ impl KernelTracers {
             }
             _ if !is_root() => Some(ONLY_ROOT.to_owned()),
             _ if tracer.ftrace_clock().is_some() => self.tracefs.as_ref().err().cloned(),
-            _ if tracer.is_ours() => ours::availability(place, tracer).err(),
+            _ if tracer.is_ours() => trackway::availability(workspace, tracer).err(),
             _ => None,
         }
     }
@@ -322,7 +323,7 @@ impl KernelTracers {
             KernelTracer::Perf => peers::by_perf(job),
             KernelTracer::Bpftrace => peers::by_bpftrace(job),
             KernelTracer::Strace => peers::by_strace(job),
-            _ if tracer.is_ours() => ours::run(tracer, job),
+            _ if tracer.is_ours() => trackway::run(tracer, job),
             _ => Err(Error::output(tracer.name(), "it cannot be had")),
         }
     }
@@ -351,7 +352,7 @@ mod tests {
         let off = Found::default();
         let account = off.account_of_call(1000);
         assert!(!account.is_complete() && account.recorded == 0);
-        // What is lost is said; what is neither there nor said is missing.
+        // Reported losses count as lost; events that are neither there nor reported are missing.
         let some = Found { events: 900, lost: 99, bytes: 9000, ..Found::default() };
         assert!(!some.account_of_call(1000).is_complete());
         let some = Found { lost: 100, ..some };
@@ -374,18 +375,18 @@ mod tests {
 
     #[test]
     fn commands_have_the_tracers_where_they_are_asked_for() {
-        let place = Place::at("trackway".into());
+        let workspace = Workspace::at("trackway".into());
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let (before, after) = (words("load"), words("sh -c"));
         let job = Job {
-            place: &place,
+            workspace: &workspace,
             events: KernelEvents::Sched,
             keep: Keep::Disk,
             call: "",
-            work: Work::Whole(&before, &after),
+            work: Work::WholeCommand(&before, &after),
         };
         assert_eq!(job.command("1,2"), ["load", "1,2", "sh", "-c"]);
-        let ours = Job { work: Work::Ours(&after), ..job };
+        let ours = Job { work: Work::Workload(&after), ..job };
         assert_eq!(ours.command("0"), ["kernel", "sh", "-c"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Marks in ftrace's buffers, page by page, as the kernel gives them.
+//! Marks in ftrace's buffers, page by page, as the kernel returns them.
 //!
 //! ```text
 //! page    time u64 | bytes of records, in 20 bits, of a long | records
@@ -17,7 +17,7 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::tracefs::{Instance, page_bytes};
 
 use super::KernelEvents;
-use crate::trace_check::marks::{self, Seen};
+use crate::trace_check::marks::{self, FoundMarks};
 
 const HEADER_BYTES: usize = 16;
 const COMMIT_MASK: u64 = (1 << 20) - 1;
@@ -26,18 +26,18 @@ const LONG: u32 = 0;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 
-/// Looks for marks.
+/// A scanner for marks.
 #[derive(Debug, Default)]
 pub(super) struct PageScanner {
-    /// Of the entry into a call: its id, and where number and first argument are.
+    /// The entry event of a call: its id, and the offsets of number and first argument.
     call: Option<(u16, [usize; 2])>,
-    /// Of a thread's end: its id, and where its name is.
+    /// The event of a thread's end: its id, and the offset of its name.
     exit: Option<(u16, usize)>,
-    pub(super) seen: Seen,
+    pub(super) marks: FoundMarks,
 }
 
 impl PageScanner {
-    /// Of what these events have of marks, in an instance.
+    /// Finds the fields of these events that marks need, in an instance.
     pub(super) fn new(instance: &Instance, events: KernelEvents) -> Result<Self> {
         let format = |event: &str, fields: &[&str]| {
             let path = instance.path(&format!("events/{event}/format"));
@@ -46,17 +46,17 @@ impl PageScanner {
             let strange = || Error::output("ftrace", format_args!("{event} has another format"));
             offsets(&text, fields).ok_or_else(strange)
         };
-        let mut looker = Self::default();
+        let mut scanner = Self::default();
         let (id, at) = format("sched/sched_process_exit", &["comm[16]"])?;
-        looker.exit = Some((id, at[0]));
+        scanner.exit = Some((id, at[0]));
         if events == KernelEvents::Everything {
             let (id, at) = format("raw_syscalls/sys_enter", &["id", "args[6]"])?;
-            looker.call = Some((id, [at[0], at[1]]));
+            scanner.call = Some((id, [at[0], at[1]]));
         }
-        Ok(looker)
+        Ok(scanner)
     }
 
-    /// In all pages of a file.
+    /// Scans all pages of a file.
     pub(super) fn file(&mut self, path: &Path) -> Result<()> {
         let what = || format!("cannot read {path:?}");
         let mut file = File::open(path).map_err(Error::io(what()))?;
@@ -77,13 +77,13 @@ impl PageScanner {
         }
     }
 
-    /// In a page. What is no page has none.
+    /// Scans a page; bytes that are not a page have no marks.
     pub(super) fn page(&mut self, page: &[u8]) {
         let Some(commit) = number::<8>(page, 8).map(u64::from_le_bytes) else { return };
         let bytes = usize::try_from(commit & COMMIT_MASK).unwrap_or(0);
         let Some(records) = page.get(HEADER_BYTES..HEADER_BYTES + bytes) else { return };
         let mut at = 0;
-        // Each step goes on by four bytes at least.
+        // Each step advances by four bytes at least.
         while let Some(head) = number::<4>(records, at).map(u32::from_le_bytes) {
             let long = number::<4>(records, at + 4).map_or(0, u32::from_le_bytes) as usize;
             let (event, size) = match head & 31 {
@@ -106,23 +106,23 @@ impl PageScanner {
         if let Some((_, [call, argument])) = self.call.filter(|one| Some(one.0) == id)
             && at(call) == Some(marks::CALL_NUMBER)
         {
-            self.seen.call(at(argument).unwrap_or_default());
+            self.marks.call(at(argument).unwrap_or_default());
         }
         if let Some((_, name)) = self.exit.filter(|one| Some(one.0) == id)
             && let Some(name) = number::<16>(event, name)
         {
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            self.seen.exit(&String::from_utf8_lossy(name));
+            self.marks.exit(&String::from_utf8_lossy(name));
         }
     }
 }
 
-/// So many bytes from there on.
+/// Returns the bytes from this position on, if there are enough.
 fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<[u8; BYTES]> {
     bytes.get(at..at.checked_add(BYTES)?)?.try_into().ok()
 }
 
-/// The id of an event, and where fields of these names are, by its `format`.
+/// Parses the id of an event, and the offsets of these fields, in its `format`.
 fn offsets(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)> {
     let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()?;
     let offset = |name: &&str| {
@@ -141,7 +141,7 @@ fn offsets(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)> {
 mod tests {
     use super::*;
 
-    /// A record with this event, in words.
+    /// Makes a record with this event.
     fn record(event: &[u8]) -> Vec<u8> {
         assert!(event.len().is_multiple_of(4));
         [&((event.len() / 4) as u32 | 5 << 5).to_le_bytes(), event].concat()
@@ -155,8 +155,12 @@ mod tests {
         page
     }
 
-    fn looker() -> PageScanner {
-        PageScanner { call: Some((443, [8, 16])), exit: Some((369, 8)), seen: Seen::default() }
+    fn scanner() -> PageScanner {
+        PageScanner {
+            call: Some((443, [8, 16])),
+            exit: Some((369, 8)),
+            marks: FoundMarks::default(),
+        }
     }
 
     fn call(argument: u64) -> Vec<u8> {
@@ -178,25 +182,25 @@ mod tests {
         let discarded =
             [&(29_u32 | 1 << 5).to_le_bytes()[..], &8_u32.to_le_bytes(), &[0; 4]].concat();
         let end = [&29_u32.to_le_bytes()[..], &record(&call(0x4e20_0009))].concat();
-        let mut found = looker();
+        let mut found = scanner();
         found.page(&page(&[record(&call(0x4e20_0001)), time, discarded, record(&exit), long, end]));
-        let mut expected = Seen::default();
+        let mut expected = FoundMarks::default();
         [0x4e20_0001, 0x4e20_0003].into_iter().for_each(|argument| expected.call(argument));
         expected.exit("mark-20000-2");
-        assert_eq!(found.seen, expected);
+        assert_eq!(found.marks, expected);
     }
 
     #[test]
     fn what_is_cut_off_or_no_page_has_none() {
         let whole = page(&[record(&call(0x4e20_0001))]);
         for bytes in [0, 7, 15, 16, 20, 40] {
-            let mut found = looker();
+            let mut found = scanner();
             found.page(&whole[..bytes]);
-            assert_eq!(found.seen, Seen::default(), "{bytes}");
+            assert_eq!(found.marks, FoundMarks::default(), "{bytes}");
         }
-        let mut found = looker();
+        let mut found = scanner();
         found.page(&vec![0xff; page_bytes()]);
-        assert_eq!(found.seen, Seen::default());
+        assert_eq!(found.marks, FoundMarks::default());
     }
 
     #[test]

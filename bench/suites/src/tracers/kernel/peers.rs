@@ -1,4 +1,4 @@
-//! perf, bpftrace and strace: programs that run the workload, and write down what they saw.
+//! perf, bpftrace and strace: programs that run the workload, and write their events.
 
 use std::fs;
 use std::path::Path;
@@ -8,19 +8,19 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 
 use super::{BUFFER_KIB, Found, Job, KernelEvents, LIMIT_S, Ran, SUBSYSTEMS};
-use crate::trace_check::marks::{self, Made, Seen};
-use crate::tracers::bpftrace::{self, Said};
+use crate::trace_check::marks::{self, FoundMarks, Made};
+use crate::tracers::bpftrace::{self, BpftraceOutput};
 use crate::tracers::perf;
 
-/// What they write, in the scratch folder.
+/// Their output file, in the scratch folder.
 const OUTPUT: &str = "kernel-peer";
 /// Numbers of system calls, by which bpftrace counts.
 const NUMBERS: [(&str, libc::c_long); 2] =
     [("getppid", libc::SYS_getppid), ("openat", libc::SYS_openat)];
 
-/// `perf record -a`, of which `perf report --stats` says what there is.
+/// Runs `perf record -a`, and takes its counts from `perf report --stats`.
 pub(super) fn by_perf(job: &Job<'_>) -> Result<Ran> {
-    let output = job.place.path(OUTPUT);
+    let output = job.workspace.path(OUTPUT);
     let mut command = perf::record(BUFFER_KIB << 10, &output);
     command.arg("-a");
     for event in perf_events(job.events) {
@@ -31,7 +31,7 @@ pub(super) fn by_perf(job: &Job<'_>) -> Result<Ran> {
     let (events, lost) = perf::recorded(&output)?;
     let marks = match Made::of(&finished.stdout)? {
         Some(made) => marks_of_perf(&output, &made)?,
-        None => Seen::default(),
+        None => FoundMarks::default(),
     };
     let bytes = fs::metadata(&output).map_or(0, |file| file.len());
     let _ = fs::remove_file(&output);
@@ -44,7 +44,7 @@ pub(super) fn by_perf(job: &Job<'_>) -> Result<Ran> {
 }
 
 /// Marks in a file of perf's: of their threads alone, since it would take long to show all.
-fn marks_of_perf(file: &Path, made: &Made) -> Result<Seen> {
+fn marks_of_perf(file: &Path, made: &Made) -> Result<FoundMarks> {
     let names: Vec<String> = made.names().collect();
     let mut script = Command::new("perf");
     script.args(["script", "-F", "event,trace", "--comms", &names.join(",")]);
@@ -52,9 +52,10 @@ fn marks_of_perf(file: &Path, made: &Made) -> Result<Seen> {
     Ok(shown_marks(&shown))
 }
 
-/// Of lines `raw_syscalls:sys_enter: NR 121 (4e200001, …)` and `sched:sched_process_exit: comm=…`.
-fn shown_marks(shown: &str) -> Seen {
-    let mut seen = Seen::default();
+/// Parses lines `raw_syscalls:sys_enter: NR 121 (4e200001, …)` and `sched:sched_process_exit:
+/// comm=…`.
+fn shown_marks(shown: &str) -> FoundMarks {
+    let mut marks = FoundMarks::default();
     for line in shown.lines().map(str::trim) {
         if let Some(call) = line.strip_prefix("raw_syscalls:sys_enter:") {
             let call = call.trim_start().strip_prefix("NR ").and_then(|call| call.split_once(" ("));
@@ -62,14 +63,14 @@ fn shown_marks(shown: &str) -> Seen {
                 .filter(|(number, _)| *number == marks::CALL_NUMBER.to_string())
                 .and_then(|(_, arguments)| arguments.split([',', ')']).next());
             if let Some(argument) = argument.and_then(|one| u64::from_str_radix(one, 16).ok()) {
-                seen.call(argument);
+                marks.call(argument);
             }
         } else if let Some(exit) = line.strip_prefix("sched:sched_process_exit:") {
             let name = exit.trim_start().strip_prefix("comm=");
-            seen.exit(name.and_then(|name| name.split(' ').next()).unwrap_or_default());
+            marks.exit(name.and_then(|name| name.split(' ').next()).unwrap_or_default());
         }
     }
-    seen
+    marks
 }
 
 fn perf_events(events: KernelEvents) -> Vec<String> {
@@ -86,30 +87,30 @@ fn perf_events(events: KernelEvents) -> Vec<String> {
     }
 }
 
-/// bpftrace, which counts: all system calls by their numbers, and what else there is altogether.
+/// Runs bpftrace, which counts: all system calls by their numbers, and all other events together.
 pub(super) fn by_bpftrace(job: &Job<'_>) -> Result<Ran> {
-    let output = job.place.path(OUTPUT);
+    let output = job.workspace.path(OUTPUT);
     let mut command = bpftrace::command(&script(job.events), &job.command("0"), &output);
     let finished = child::run_for(&mut command, "bpftrace", LIMIT_S)?;
-    let said = Said::take(&output)?;
+    let results = BpftraceOutput::take(&output)?;
     let number = NUMBERS.iter().find(|(name, _)| *name == job.call).map(|(_, number)| *number);
-    let found = counted(&said, number);
+    let found = counted(&results, number);
     Ok(Ran {
         stdout: finished.stdout,
         found: Some(found),
-        marks: counted_marks(&said),
+        marks: counted_marks(&results),
         of_user: None,
     })
 }
 
-/// Marks, which it has counted by argument and by name.
-fn counted_marks(said: &Said) -> Seen {
-    let mut seen = Seen::default();
-    said.counts("@mark_calls").filter_map(|(key, _)| key.parse().ok()).for_each(|argument| {
-        seen.call(argument);
+/// Returns the marks, which bpftrace has counted by argument and by name.
+fn counted_marks(results: &BpftraceOutput) -> FoundMarks {
+    let mut marks = FoundMarks::default();
+    results.counts("@mark_calls").filter_map(|(key, _)| key.parse().ok()).for_each(|argument| {
+        marks.call(argument);
     });
-    said.counts("@mark_exits").for_each(|(name, _)| seen.exit(name));
-    seen
+    results.counts("@mark_exits").for_each(|(name, _)| marks.exit(name));
+    marks
 }
 
 fn script(events: KernelEvents) -> String {
@@ -141,22 +142,23 @@ fn script(events: KernelEvents) -> String {
     }
 }
 
-/// Sums of its maps; apart, those of the call with that number, or of the one that was traced.
-fn counted(said: &Said, number: Option<libc::c_long>) -> Found {
+/// Sums the maps, with a separate count of the call with that number, or of the one that was
+/// traced.
+fn counted(results: &BpftraceOutput, number: Option<libc::c_long>) -> Found {
     let number = number.map(|number| number.to_string());
-    let each = ["@enter", "@exit"].into_iter().flat_map(|map| said.counts(map));
-    let (mut events, mut of_call) = (said.count("@events"), said.count("@of_call"));
+    let each = ["@enter", "@exit"].into_iter().flat_map(|map| results.counts(map));
+    let (mut events, mut of_call) = (results.count("@events"), results.count("@of_call"));
     events += of_call;
     for (id, count) in each {
         events += count;
         of_call += if number.as_deref() == Some(id) { count } else { 0 };
     }
-    Found { events, lost: said.lost, of_call: Some(of_call), ..Found::default() }
+    Found { events, lost: results.lost, of_call: Some(of_call), ..Found::default() }
 }
 
-/// strace, which writes a line for each call: its entry and its exit.
+/// Runs strace, which writes a line for each call: its entry and its exit.
 pub(super) fn by_strace(job: &Job<'_>) -> Result<Ran> {
-    let output = job.place.path(OUTPUT);
+    let output = job.workspace.path(OUTPUT);
     let mut command = Command::new("strace");
     command.args(["-f", "-o"]).arg(&output).arg("--").args(job.command("0"));
     let finished = child::run_for(&mut command, "strace", LIMIT_S)?;
@@ -182,12 +184,12 @@ pub(super) fn by_strace(job: &Job<'_>) -> Result<Ran> {
 mod tests {
     use super::*;
 
-    /// What all of these see.
-    fn marks() -> Seen {
-        let mut seen = Seen::default();
-        seen.call(0x4e20_0001);
-        seen.exit("mark-20000-1");
-        seen
+    /// Returns the marks that all of these must find.
+    fn marks() -> FoundMarks {
+        let mut marks = FoundMarks::default();
+        marks.call(0x4e20_0001);
+        marks.exit("mark-20000-1");
+        marks
     }
 
     #[test]
@@ -204,7 +206,7 @@ mod tests {
     fn marks_are_found_in_bpftraces_maps() {
         let text = "{\"type\": \"map\", \"data\": {\"@mark_calls\": {\"1310720001\": 1}}}\n\
                     {\"type\": \"map\", \"data\": {\"@mark_exits\": {\"mark-20000-1\": 1}}}\n";
-        assert_eq!(counted_marks(&Said::of(text)), marks());
+        assert_eq!(counted_marks(&BpftraceOutput::of(text)), marks());
         let script = script(KernelEvents::Sched);
         assert!(script.contains("strncmp(comm, \"mark-\", 5) == 0"), "{script}");
     }
@@ -214,11 +216,11 @@ mod tests {
         let text = "{\"type\": \"attached_probes\", \"data\": {\"probes\": 2}}\n\
                     {\"type\": \"map\", \"data\": {\"@enter\": {\"1\": 3, \"110\": 5}}}\n\
                     {\"type\": \"map\", \"data\": {\"@exit\": {\"110\": 5}}}\n";
-        let found = counted(&Said::of(text), Some(110));
+        let found = counted(&BpftraceOutput::of(text), Some(110));
         assert_eq!((found.events, found.of_call), (13, Some(10)));
         let text = "{\"type\": \"map\", \"data\": {\"@of_call\": 7}}\n\
                     {\"type\": \"map\", \"data\": {\"@events\": 5}}\n";
-        let found = counted(&Said::of(text), None);
+        let found = counted(&BpftraceOutput::of(text), None);
         assert_eq!((found.events, found.of_call), (12, Some(7)));
     }
 }

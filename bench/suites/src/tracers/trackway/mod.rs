@@ -10,7 +10,7 @@ use trackway_bench_engine::error::Result;
 use trackway_bench_engine::host::cargo_workload;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{Place, has, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, has, make_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Flow, Starts, Tracer};
 
@@ -32,13 +32,13 @@ const MANY_PROGRAM: &str = "trackway-many";
 const RUST_PROGRAM: &str = "rust-events";
 /// The workload in C++, within the same harness.
 const CXX_PROGRAM: &str = "trackway-cxx";
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "trackway-trace";
 
-/// How events are written.
+/// The way in which events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Not at all: the library is there, a session is not.
+enum Variant {
+    /// No events: the library is there, a session is not.
     Off,
     /// By restartable sequences.
     Sequence,
@@ -48,8 +48,8 @@ enum Way {
     Lockless,
 }
 
-impl Way {
-    /// Its name on Trackway's command line.
+impl Variant {
+    /// Returns its name on Trackway's command line.
     const fn reserve(self) -> &'static str {
         match self {
             Self::Off | Self::Sequence => "rseq",
@@ -59,7 +59,7 @@ impl Way {
     }
 }
 
-/// What the latest run left.
+/// The latest run.
 #[derive(Debug)]
 struct Latest {
     /// By thread.
@@ -68,8 +68,8 @@ struct Latest {
 }
 
 impl Latest {
-    fn account(&self, place: &Place) -> Result<Account> {
-        let trace = place.path(TRACE);
+    fn account(&self, workspace: &Workspace) -> Result<Account> {
+        let trace = workspace.path(TRACE);
         match self.emitted.as_slice() {
             &[emitted] if self.payload.is_numbered() => account_of_thread(&trace, emitted),
             emitted => account(&trace, emitted.iter().sum()),
@@ -80,134 +80,134 @@ impl Latest {
 /// The adapter.
 #[derive(Debug)]
 pub(crate) struct Trackway {
-    way: Way,
-    /// Of the workload, by its program.
+    variant: Variant,
+    /// The workload's program.
     program: &'static str,
-    /// Whether it is measured with text, and nothing else.
+    /// True if it is only measured with text.
     is_printf: bool,
     latest: Option<Latest>,
 }
 
 impl Trackway {
-    const fn new(way: Way, program: &'static str) -> Self {
-        Self { way, program, is_printf: false, latest: None }
+    const fn new(variant: Variant, program: &'static str) -> Self {
+        Self { variant, program, is_printf: false, latest: None }
     }
 
-    /// With the library, without a session.
+    /// Makes the adapter with the library, without a session.
     pub(crate) const fn off() -> Self {
-        Self::new(Way::Off, PROGRAM)
+        Self::new(Variant::Off, PROGRAM)
     }
 
-    /// As it is used.
+    /// Makes the adapter of the default protection.
     pub(crate) const fn by_sequence() -> Self {
-        Self::new(Way::Sequence, PROGRAM)
+        Self::new(Variant::Sequence, PROGRAM)
     }
 
-    /// Without restartable sequences.
+    /// Makes the adapter without restartable sequences.
     pub(crate) const fn by_claim() -> Self {
-        Self::new(Way::Claim, PROGRAM)
+        Self::new(Variant::Claim, PROGRAM)
     }
 
-    /// With the 2012 paper's buffers.
+    /// Makes the adapter with the 2012 paper's buffers.
     pub(crate) const fn lockless() -> Self {
-        Self::new(Way::Lockless, PROGRAM)
+        Self::new(Variant::Lockless, PROGRAM)
     }
 
-    /// `trackway_printf`.
+    /// Makes the adapter of `trackway_printf`.
     pub(crate) const fn printf() -> Self {
-        let (way, program) = (Way::Sequence, PROGRAM);
-        Self { way, program, is_printf: true, latest: None }
+        let (variant, program) = (Variant::Sequence, PROGRAM);
+        Self { variant, program, is_printf: true, latest: None }
     }
 
-    /// With an event that has more than thirty before it, and nothing else.
+    /// Makes the adapter of an event after more than thirty others, and no other case.
     pub(crate) const fn among_many() -> Self {
-        Self::new(Way::Sequence, MANY_PROGRAM)
+        Self::new(Variant::Sequence, MANY_PROGRAM)
     }
 
     fn is_among_many(&self) -> bool {
         self.program == MANY_PROGRAM
     }
 
-    /// From Rust, without a session.
+    /// Makes the adapter from Rust, without a session.
     pub(crate) const fn rust_off() -> Self {
-        Self::new(Way::Off, RUST_PROGRAM)
+        Self::new(Variant::Off, RUST_PROGRAM)
     }
 
-    /// From Rust, as it is used.
+    /// Makes the default adapter from Rust.
     pub(crate) const fn rust() -> Self {
-        Self::new(Way::Sequence, RUST_PROGRAM)
+        Self::new(Variant::Sequence, RUST_PROGRAM)
     }
 
     fn is_rust(&self) -> bool {
         self.program == RUST_PROGRAM
     }
 
-    /// From C++, without a session.
+    /// Makes the adapter from C++, without a session.
     pub(crate) const fn cxx_off() -> Self {
-        Self::new(Way::Off, CXX_PROGRAM)
+        Self::new(Variant::Off, CXX_PROGRAM)
     }
 
-    /// From C++, as it is used.
+    /// Makes the default adapter from C++.
     pub(crate) const fn cxx() -> Self {
-        Self::new(Way::Sequence, CXX_PROGRAM)
+        Self::new(Variant::Sequence, CXX_PROGRAM)
     }
 
     fn is_cxx(&self) -> bool {
         self.program == CXX_PROGRAM
     }
 
-    /// How many events each thread of the latest run had.
+    /// Stores the number of events of each thread of the latest run.
     fn set_emitted(&mut self, emitted: Vec<u64>) {
         if let Some(latest) = &mut self.latest {
             latest.emitted = emitted;
         }
     }
 
-    /// The folder of the window that it uses. Events that a window has known stay in it, and have
-    /// ids before the program has begun: so many of them are kept from others' programs, and have a
-    /// new window each time, in which they get their ids in their own order.
-    fn window_dir(&self, place: &Place) -> Result<PathBuf> {
+    /// Returns the folder of the window that it uses. Events that a window has registered stay in
+    /// it, and have ids before the program begins. So cases with many events use a new window each
+    /// time, in which they get ids in their own order.
+    fn window_dir(&self, workspace: &Workspace) -> Result<PathBuf> {
         if !self.is_among_many() {
-            return Ok(place.window_dir().to_owned());
+            return Ok(workspace.window_dir().to_owned());
         }
-        let folder = place.window_dir().join("many");
-        // What is not there needs no removing.
+        let folder = workspace.window_dir().join("many");
+        // A missing folder needs no removal.
         let _ = std::fs::remove_dir_all(&folder);
         make_dir(&folder)?;
         Ok(folder)
     }
 
-    /// The workload, recorded to a new folder.
-    fn record(&self, place: &Place, options: &[&str], bytes: u64) -> Result<Command> {
-        place.clear(TRACE);
-        let mut command = Command::new(&place.tools.trackway);
+    /// Makes the command of the workload, recorded to a new folder.
+    fn record(&self, workspace: &Workspace, options: &[&str], bytes: u64) -> Result<Command> {
+        workspace.clear(TRACE);
+        let mut command = Command::new(&workspace.tools.trackway);
         command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
-        command.args(["--reserve", self.way.reserve()]);
-        write_to(&mut command, &place.path(TRACE));
-        command.arg("--").arg(place.path(self.program));
-        in_window(&mut command, &self.window_dir(place)?);
+        command.args(["--reserve", self.variant.reserve()]);
+        write_to(&mut command, &workspace.path(TRACE));
+        command.arg("--").arg(workspace.path(self.program));
+        in_window(&mut command, &self.window_dir(workspace)?);
         Ok(command)
     }
 }
 
 impl Tracer for Trackway {
     fn name(&self) -> &'static str {
-        match self.way {
-            Way::Off if self.is_rust() => name::RUST_OFF,
-            Way::Off if self.is_cxx() => name::CXX_OFF,
-            Way::Off => name::TRACKWAY_OFF,
-            Way::Sequence if self.is_rust() => name::RUST,
-            Way::Sequence if self.is_cxx() => name::CXX,
-            Way::Sequence if self.is_printf => name::TRACKWAY_PRINTF,
-            Way::Sequence => name::TRACKWAY,
-            Way::Claim => name::TRACKWAY_CLAIM,
-            Way::Lockless => name::TRACKWAY_LOCKLESS,
+        match self.variant {
+            Variant::Off if self.is_rust() => name::RUST_OFF,
+            Variant::Off if self.is_cxx() => name::CXX_OFF,
+            Variant::Off => name::TRACKWAY_OFF,
+            Variant::Sequence if self.is_rust() => name::RUST,
+            Variant::Sequence if self.is_cxx() => name::CXX,
+            Variant::Sequence if self.is_printf => name::TRACKWAY_PRINTF,
+            Variant::Sequence => name::TRACKWAY,
+            Variant::Claim => name::TRACKWAY_CLAIM,
+            Variant::Lockless => name::TRACKWAY_LOCKLESS,
         }
     }
 
-    fn availability(&self, place: &Place) -> Availability {
-        match availability(&place.tools, has("cc")) {
-            Availability::Ready if self.is_rust() => cargo_workload::availability(&place.tools),
+    fn availability(&self, workspace: &Workspace) -> Availability {
+        match availability(&workspace.tools, has("cc")) {
+            Availability::Ready if self.is_rust() => cargo_workload::availability(&workspace.tools),
             Availability::Ready if self.is_cxx() && !has("c++") => {
                 Availability::Missing("no C++ compiler (c++) is installed".to_owned())
             }
@@ -222,72 +222,74 @@ impl Tracer for Trackway {
         if self.is_among_many() {
             return *case == Case::SIMPLEST;
         }
-        match self.way {
-            // Rust has no formatted events: a `format!` is a value as any other.
-            Way::Off if self.is_rust() => {
+        match self.variant {
+            // Rust has no formatted events: a `format!` is a value like any other.
+            Variant::Off if self.is_rust() => {
                 case.context == Context::None && case.payload.is_in_table()
             }
-            Way::Off => case.context == Context::None && case.payload != Payload::Printf,
-            Way::Sequence if self.is_rust() => case.payload.is_in_table(),
-            // What the header adds to C's is in its arguments, whatever the threads and contexts.
-            Way::Sequence if self.is_cxx() => {
+            Variant::Off => case.context == Context::None && case.payload != Payload::Printf,
+            Variant::Sequence if self.is_rust() => case.payload.is_in_table(),
+            // The work that the C++ header adds to C's is in its arguments, for any threads and
+            // contexts.
+            Variant::Sequence if self.is_cxx() => {
                 case.threads == 1
                     && case.context == Context::None
                     && case.payload != Payload::Printf
             }
-            Way::Sequence => case.payload != Payload::Printf,
-            Way::Claim | Way::Lockless => case.payload.is_in_table(),
+            Variant::Sequence => case.payload != Payload::Printf,
+            Variant::Claim | Variant::Lockless => case.payload.is_in_table(),
         }
     }
 
     fn batch_events(&self) -> u64 {
-        if self.way == Way::Off { 400_000 } else { 10_000 }
+        if self.variant == Variant::Off { 400_000 } else { 10_000 }
     }
 
-    fn set_up(&mut self, place: &Place) -> Result<()> {
-        let mut flags = link_flags(place)?;
+    fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
+        let mut flags = link_flags(workspace)?;
         if self.is_rust() {
-            let library = workloads::EVENTS.build(place, "")?;
+            let library = workloads::EVENTS.build(workspace, "")?;
             flags.extend([library.display().to_string(), "-ldl".to_owned(), "-lm".to_owned()]);
         }
         if self.is_cxx() {
-            let include = place.tools.include.as_ref().map(|path| format!("-I{}", path.display()));
-            let object = place.compile_cxx(self.program, &include.unwrap_or_default())?;
+            let include =
+                workspace.tools.include.as_ref().map(|path| format!("-I{}", path.display()));
+            let object = workspace.compile_cxx(self.program, &include.unwrap_or_default())?;
             flags.push(object.display().to_string());
             // The C++ library within, so that loading it does not count as the program's start.
             flags.extend(["-Wl,-Bstatic", "-lstdc++", "-Wl,-Bdynamic"].map(str::to_owned));
         }
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        place.compile(self.program, &flags).map(|_| ())
+        workspace.compile(self.program, &flags).map(|_| ())
     }
 
-    fn run(&mut self, place: &Place, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let output = self.emit(place, case, Mode::Overwrite, &arguments)?;
+        let output = self.emit(workspace, case, Mode::Overwrite, &arguments)?;
         let batches = workload::batches(&output)?;
         self.set_emitted(workload::emitted_by_thread(&batches));
         Ok(batches)
     }
 
-    fn read_back(&mut self, place: &Place) -> Result<Option<Account>> {
+    fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
         match &self.latest {
-            Some(latest) if self.way != Way::Off => latest.account(place).map(Some),
+            Some(latest) if self.variant != Variant::Off => latest.account(workspace).map(Some),
             _ => Ok(None),
         }
     }
 
     fn records(&self) -> bool {
-        self.way != Way::Off
+        self.variant != Variant::Off
     }
 
     fn modes(&self) -> &'static [Mode] {
-        let is_plain = self.program == PROGRAM && !self.is_printf && self.way != Way::Off;
+        let is_plain = self.program == PROGRAM && !self.is_printf && self.variant != Variant::Off;
         if is_plain { &Mode::ALL } else { &[Mode::Overwrite] }
     }
 
     fn emit(
         &mut self,
-        place: &Place,
+        workspace: &Workspace,
         case: &Case,
         mode: Mode,
         arguments: &[String],
@@ -299,52 +301,57 @@ impl Tracer for Trackway {
             Mode::Steady => (Vec::new(), FLOW_BYTES),
             Mode::Producer => (vec!["--sub-buffers", &sub_buffers], PRODUCER_BYTES),
         };
-        let mut command = if self.way == Way::Off {
-            let mut command = Command::new(place.path(self.program));
-            in_window(&mut command, &off_window_dir(place)?);
+        let mut command = if self.variant == Variant::Off {
+            let mut command = Command::new(workspace.path(self.program));
+            in_window(&mut command, &off_window_dir(workspace)?);
             command
         } else {
-            self.record(place, &[&context[..], &options].concat(), bytes)?
+            self.record(workspace, &[&context[..], &options].concat(), bytes)?
         };
         let finished = child::run(command.args(arguments), self.name())?;
         self.latest = Some(Latest { emitted: Vec::new(), payload: case.payload });
         Ok(finished.stdout)
     }
 
-    fn account(&mut self, place: &Place, emitted: &[u64]) -> Result<Option<Account>> {
+    fn account(&mut self, workspace: &Workspace, emitted: &[u64]) -> Result<Option<Account>> {
         self.set_emitted(emitted.to_vec());
-        self.read_back(place)
+        self.read_back(workspace)
     }
 
-    fn output(&self, place: &Place) -> Option<PathBuf> {
-        (self.way != Way::Off).then(|| place.path(TRACE))
+    fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
+        (self.variant != Variant::Off).then(|| workspace.path(TRACE))
     }
 
     fn streams(&self) -> bool {
-        self.way != Way::Off && self.program == PROGRAM && !self.is_printf
+        self.variant != Variant::Off && self.program == PROGRAM && !self.is_printf
     }
 
     fn starts_programs(&self) -> bool {
-        self.way == Way::Off
+        self.variant == Variant::Off
     }
 
-    fn stream(&mut self, place: &Place, bytes: u64, milliseconds: u32) -> Result<Option<Flow>> {
+    fn stream(
+        &mut self,
+        workspace: &Workspace,
+        bytes: u64,
+        milliseconds: u32,
+    ) -> Result<Option<Flow>> {
         if !self.streams() {
             return Ok(None);
         }
-        let mut command = self.record(place, &["--context", "none"], bytes)?;
+        let mut command = self.record(workspace, &["--context", "none"], bytes)?;
         let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
-        let trace = place.path(TRACE);
+        let trace = workspace.path(TRACE);
         let account = |emitted: &[u64]| account(&trace, emitted.iter().sum::<u64>());
         flow::of(&finished.stdout, &trace, account).map(Some)
     }
 
-    fn starts(&mut self, place: &Place, count: u32) -> Result<Option<Starts>> {
+    fn starts(&mut self, workspace: &Workspace, count: u32) -> Result<Option<Starts>> {
         if !self.starts_programs() {
             return Ok(None);
         }
-        let window_dir = off_window_dir(place)?;
-        launch(place, self.program, count, |command| in_window(command, &window_dir)).map(Some)
+        let window_dir = off_window_dir(workspace)?;
+        launch(workspace, self.program, count, |command| in_window(command, &window_dir)).map(Some)
     }
 
     fn tear_down(&mut self) {}
@@ -385,7 +392,7 @@ mod tests {
         for tracer in all {
             let name = format!("{}.c", tracer.program);
             let source = SOURCES.iter().find(|source| source.name == name).expect("a source");
-            for case in Case::columns(2).into_iter().chain(Case::APART) {
+            for case in Case::columns(2).into_iter().chain(Case::OUTSIDE_TABLE) {
                 let can = source.text.contains(&format!("{{\"{}\",", case.payload.work()));
                 assert!(can || !tracer.supports(&case), "{}: {}", tracer.name(), case.words());
             }

@@ -1,54 +1,54 @@
-//! What the adapter and other benches need of Trackway: its header and library, a window of the
-//! lab's own, and what a recording says of itself.
+//! The parts of Trackway that the adapter and other benches need: its header and library, a window
+//! of the bench, and the summary of a recording.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::{BuildTools, Place, make_dir};
+use trackway_bench_engine::host::workspace::{BuildTools, Workspace, make_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::Availability;
 
 use crate::trace_check::{self, RecorderSummary};
 use crate::tracers::baseline::needs_compiler;
 
-/// Adds where `trackway record` writes its trace, and beside it how the recording went.
+/// Sets the trace of `trackway record`, and the file of its summary next to it.
 pub(crate) fn write_to(command: &mut Command, trace: &Path) {
     command.arg("-o").arg(trace).arg("--summary-json").arg(summary_file(trace));
 }
 
-/// Where the summary of the recording into this folder is.
+/// Returns the path of the summary of the recording into this folder.
 fn summary_file(trace: &Path) -> PathBuf {
     let mut path = trace.as_os_str().to_owned();
     path.push(".json");
     path.into()
 }
 
-/// What a recording into this folder says of the events of programs.
+/// Returns the summary of the user events of a recording into this folder.
 ///
 /// # Errors
 ///
-/// If it says nothing.
+/// If there is no summary.
 pub(crate) fn summary(trace: &Path) -> Result<RecorderSummary> {
     RecorderSummary::read(&summary_file(trace), "programs")
 }
 
-/// The same of the kernel's events.
+/// Returns the summary of the kernel events.
 ///
 /// # Errors
 ///
-/// If it says nothing.
+/// If there is no summary.
 pub(crate) fn kernel_summary(trace: &Path) -> Result<RecorderSummary> {
     RecorderSummary::read(&summary_file(trace), "kernel")
 }
 
-/// What became of the events of a recording, by its summary and by the trace.
+/// Computes the account of a recording, by its summary and by the trace.
 pub(crate) fn account(trace: &Path, emitted: u64) -> Result<Account> {
     account_in(trace, &summary(trace)?, emitted)
 }
 
-/// The same of the streams in this folder, which is all of the trace or a part of it.
+/// Computes the account of the streams in this folder, which is all of the trace or a part of it.
 pub(crate) fn account_in(
     streams: &Path,
     summary: &RecorderSummary,
@@ -65,18 +65,19 @@ pub(crate) fn account_in(
     })
 }
 
-/// The same of a single thread, whose events are looked for by their numbers, as others' are.
+/// Computes the account of a single thread by the numbers of its events, as for other tracers.
 pub(crate) fn account_of_thread(trace: &Path, emitted: u64) -> Result<Account> {
     trace_check::summarized(trace, emitted, &summary(trace)?)
 }
 
-/// What a program needs to be compiled with the header and linked with the library.
-pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
-    let (Some(include), Some(library)) = (&place.tools.include, &place.tools.library) else {
+/// Returns the flags to compile a program with the header and link it with the library.
+pub(crate) fn link_flags(workspace: &Workspace) -> Result<Vec<String>> {
+    let (Some(include), Some(library)) = (&workspace.tools.include, &workspace.tools.library)
+    else {
         return Err(Error::output("trackway", "its header and library are not found"));
     };
     // A checkout may not have the library under the name that programs load it by.
-    let folder = place.path("lib");
+    let folder = workspace.path("lib");
     make_dir(&folder)?;
     for name in ["libtrackway.so", "libtrackway.so.1"] {
         let link = folder.join(name);
@@ -92,19 +93,20 @@ pub(crate) fn link_flags(place: &Place) -> Result<Vec<String>> {
         "-Wl,--no-as-needed".to_owned(),
         "-ltrackway".to_owned(),
         format!("-Wl,-rpath,{folder}"),
-        // Before LD_LIBRARY_PATH, where another version of it may lie.
+        // The path precedes LD_LIBRARY_PATH, which may have another version.
         "-Wl,--disable-new-dtags".to_owned(),
     ])
 }
 
-/// Folder of a window that no session ever was in.
-pub(crate) fn off_window_dir(place: &Place) -> Result<PathBuf> {
-    let folder = place.window_dir().join("off");
+/// Returns the folder of a window that never had a session.
+pub(crate) fn off_window_dir(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.window_dir().join("off");
     make_dir(&folder)?;
     Ok(folder)
 }
 
-/// The program, and whatever it starts, uses the bench's own window and no session of the user's.
+/// Makes the program and its descendants use the bench's own window, and none of the user's
+/// sessions.
 pub(crate) fn in_window(command: &mut Command, window_dir: &Path) {
     command.env("TRACKWAY_WINDOW_DIR", window_dir);
     command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
@@ -120,7 +122,7 @@ pub(crate) fn availability(tools: &BuildTools, has_compiler: bool) -> Availabili
     }
 }
 
-/// Memory that the files in `folder` take: their blocks, not their lengths.
+/// Returns the memory of the files in `folder`: their blocks, not their lengths.
 pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
     /// Unit of `st_blocks`, whatever the file system's block is: stat(2).
     const BLOCK_BYTES: u64 = 512;

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-/// One number.
+/// Emits one number.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_number(first: u64, count: u64) {
     for i in first..first + count {
@@ -10,7 +10,7 @@ pub extern "C" fn rust_number(first: u64, count: u64) {
     }
 }
 
-/// A string of 15 bytes, of which the compiler does not know the length, and two numbers.
+/// Emits a string of 15 bytes, whose length the compiler cannot know, and two numbers.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_record(first: u64, count: u64) {
     for i in first..first + count {

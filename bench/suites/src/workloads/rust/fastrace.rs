@@ -48,7 +48,7 @@ pub extern "C" fn peer_number(first: u64, count: u64) {
     }
 }
 
-/// Says what has arrived.
+/// Prints the events that have arrived.
 #[unsafe(no_mangle)]
 pub extern "C" fn peer_arrived(_emitted: u64) {
     fastrace::flush();

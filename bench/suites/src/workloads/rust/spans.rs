@@ -1,7 +1,7 @@
 //! One span after the other, each with a number, as the users of each tracer write them.
 //!
-//! What a tracer needs before its first span it gets when its loop is entered for the first time,
-//! in the batches that do not count.
+//! A tracer's set-up before its first span happens when its loop is entered for the first time, in
+//! the batches that do not count.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -23,28 +23,28 @@ fn tracing_spans(first: u64, count: u64) {
     }
 }
 
-/// The registry alone: what `tracing` costs before anybody records anything.
+/// Emits spans to the registry alone: the cost of `tracing` before any layer records.
 #[unsafe(no_mangle)]
 pub extern "C" fn spans_registry(first: u64, count: u64) {
     once(|| tracing_subscriber::registry().init());
     tracing_spans(first, count);
 }
 
-/// Trackway's layer.
+/// Emits spans to Trackway's layer.
 #[unsafe(no_mangle)]
 pub extern "C" fn spans_layer(first: u64, count: u64) {
     once(|| tracing_subscriber::registry().with(trackway::layer()).init());
     tracing_spans(first, count);
 }
 
-/// Trackway's subscriber.
+/// Emits spans to Trackway's subscriber.
 #[unsafe(no_mangle)]
 pub extern "C" fn spans_subscriber(first: u64, count: u64) {
     once(|| tracing::subscriber::set_global_default(trackway::subscriber()).expect("the first"));
     tracing_spans(first, count);
 }
 
-/// Text, to the file `spans.log`: a line when a span begins, and one when it ends.
+/// Emits spans as text to the file `spans.log`: a line when a span begins, and one when it ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn spans_file(first: u64, count: u64) {
     once(|| {
@@ -58,7 +58,7 @@ pub extern "C" fn spans_file(first: u64, count: u64) {
     tracing_spans(first, count);
 }
 
-/// Trackway's own.
+/// Emits Trackway's own spans.
 #[unsafe(no_mangle)]
 pub extern "C" fn spans_macro(first: u64, count: u64) {
     for number in first..first + count {
@@ -99,7 +99,7 @@ mod fastrace_spans {
         }
     }
 
-    /// fastrace's, with the number as a property: a text.
+    /// Emits fastrace's spans, with the number as a property: a text.
     #[unsafe(no_mangle)]
     pub extern "C" fn spans_fastrace(first: u64, count: u64) {
         in_traces(first, count, |number| {
@@ -109,7 +109,7 @@ mod fastrace_spans {
         });
     }
 
-    /// The same without the number.
+    /// Emits fastrace's spans without the number.
     #[unsafe(no_mangle)]
     pub extern "C" fn spans_fastrace_bare(first: u64, count: u64) {
         in_traces(first, count, |number| {
@@ -123,7 +123,8 @@ mod fastrace_spans {
 mod tracy_spans {
     use std::hint::black_box;
 
-    /// Tracy's, without a profiler that takes them; with the number as the zone's value.
+    /// Emits Tracy's spans, without a profiler that takes them; with the number as the zone's
+    /// value.
     #[unsafe(no_mangle)]
     pub extern "C" fn spans_tracy(first: u64, count: u64) {
         super::once(|| drop(tracy_client::Client::start()));

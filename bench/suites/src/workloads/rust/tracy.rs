@@ -1,9 +1,9 @@
-//! Points of a plot of Tracy, as its users write them: a number with its time is the least event
-//! that Tracy has. It keeps them in memory until somebody connects: while events are measured,
-//! nobody does; afterwards we do, and count what arrives.
+//! Points of a plot of Tracy, as its users write them: a number with its time is the smallest event
+//! of Tracy. It keeps them in memory until a viewer connects: none does while events are measured;
+//! afterwards the bench connects, and counts the events that arrive.
 //!
 //! Tracy's protocol is that of the version in Cargo.lock, by its sources: TracyProtocol.hpp,
-//! TracyQueue.hpp. Another version refuses us, and anything that we do not know is an error.
+//! TracyQueue.hpp. Another version rejects the connection, and any unknown item is an error.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Version of the protocol.
 const PROTOCOL: u32 = 82;
-/// What a viewer says first, and what it is to be answered.
+/// The greeting of a viewer, and the expected answer.
 const GREETING: &[u8] = b"TracyPrf";
 const WELCOME: u8 = 1;
 /// Bytes of the message of welcome, and where in it the process's number is.
@@ -21,9 +21,9 @@ const PID_AT: usize = 48;
 /// Most bytes of a block, compressed and not.
 const BLOCK_BYTES: usize = 256 * 1024;
 const COMPRESSED_BYTES: usize = BLOCK_BYTES + BLOCK_BYTES / 255 + 16;
-/// How far back a block may refer to blocks before.
+/// Largest distance of a reference from a block to the blocks before.
 const HISTORY_BYTES: usize = 64 * 1024;
-/// How long it may be silent.
+/// Longest silence of the client.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Kind of an item that is a number with its time.
 const PLOT: u8 = 57;
@@ -37,7 +37,7 @@ pub extern "C" fn peer_number(first: u64, count: u64) {
     }
 }
 
-/// Says what has arrived.
+/// Prints the events that have arrived.
 #[unsafe(no_mangle)]
 pub extern "C" fn peer_arrived(emitted: u64) {
     let mut arrived = Arrived::default();
@@ -94,7 +94,7 @@ impl Arrived {
     }
 }
 
-/// A connection to it: a thread of its own begins to listen at some time after the first event.
+/// Connects to it: a thread of its own begins to listen at some time after the first event.
 fn connect(port: u16) -> io::Result<TcpStream> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -111,13 +111,13 @@ fn connect(port: u16) -> io::Result<TcpStream> {
 fn item_bytes(items: &[u8]) -> Option<usize> {
     Some(match *items.first()? {
         PLOT => 25,
-        // The thread that what follows is of; a sign of life.
+        // The thread of the following items; a sign of life.
         75 => 5,
         74 => 1,
         // The load of the whole machine; where a CPU is in it.
         97 => 13,
         111 => 17,
-        // What it has to say itself, and its text, which goes before.
+        // A message, whose text comes before it.
         2 => 10,
         114 => 2 + usize::from(*items.get(1)?),
         112 => 3 + 256 + usize::from(u16::from_le_bytes([*items.get(1)?, *items.get(2)?])),
@@ -125,7 +125,7 @@ fn item_bytes(items: &[u8]) -> Option<usize> {
     })
 }
 
-/// Blocks, each compressed in terms of those before.
+/// Blocks, each compressed with references to those before.
 struct Blocks {
     stream: TcpStream,
     history: Vec<u8>,

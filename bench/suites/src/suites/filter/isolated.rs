@@ -2,19 +2,19 @@
 //! one event, in turns.
 //!
 //! Main invariants: contestants of one chain are measured together, in interleaved batches, and
-//! each row takes its figure from that; who gives a wrong answer has no figure.
+//! each row takes its figure from that; a contestant with a wrong answer has no figure.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::affinity::on;
 use trackway_bench_engine::host::machine::allowed_cpus;
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::stats::Spread;
 use trackway_bench_engine::suite::Entry;
 
 use super::chains::{Chain, Operands, Runner, predicates_words};
 use super::contest::{
-    self, Asked, Batch, HAS_CODE, calls_of_a_batch, per_call_ns, with_empty_frame,
+    self, Batch, HAS_CODE, PreparedQuestion, calls_of_a_batch, per_call_ns, with_empty_frame,
 };
 use super::peer::{self, Peer};
 use super::questions::Question;
@@ -22,7 +22,7 @@ use super::questions::Question;
 /// Batches of a contestant in a round.
 const BATCHES: usize = 5;
 const BATCHES_QUICK: usize = 2;
-/// What is measured a second time.
+/// The chain that is measured a second time.
 const TWICE: (Operands, Chain, usize) = (Operands::Integers, Chain::AndTrue, 9);
 /// The row of a call of nothing.
 pub(super) const EMPTY: &str = "call-of-nothing";
@@ -32,32 +32,32 @@ struct Contest {
     operands: Operands,
     chain: Chain,
     predicates: usize,
-    /// Who answers, one for each row.
-    places: Vec<Answerer>,
-    /// How often it was measured.
+    /// Contestants, one for each row.
+    answerers: Vec<Answerer>,
+    /// Number of measurements.
     rounds: usize,
 }
 
-/// One who answers about a chain.
+/// A contestant of a chain.
 struct Answerer {
     runner: Runner,
-    /// Calls of a batch; 0 until that is known.
+    /// Calls of a batch; 0 if not determined yet.
     calls: u64,
-    /// What was measured and not taken yet, in ns of a call.
+    /// The latest measurement until a row takes it, in ns of a call.
     found: Option<Result<f64>>,
 }
 
-/// Which of them a row is.
+/// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// A call of nothing.
     Empty,
-    /// Who answers about which contest.
-    Answer { contest: usize, place: usize },
+    /// A contestant in a contest.
+    Answer { contest: usize, answerer: usize },
 }
 
-/// All of them.
-pub(super) struct Alone {
+/// All rows of filters by themselves.
+pub(super) struct IsolatedFilters {
     peer: Option<Peer>,
     contests: Vec<Contest>,
     empty_calls: u64,
@@ -75,21 +75,21 @@ impl Contest {
     }
 }
 
-/// A chain of so many predicates, in words.
+/// Returns the name of a chain's case.
 pub(super) fn case(operands: Operands, chain: Chain, predicates: usize) -> String {
     format!("{}, {}, {}", operands.name(), chain.name(), predicates_words(predicates))
 }
 
-/// Why contestants cannot be had here.
+/// The reasons for missing contestants.
 #[derive(Default)]
-struct Lacking {
-    /// There is no compiler for C.
+struct MissingContestants {
+    /// The reason if there is no C compiler.
     compiler: Option<String>,
-    /// There is one, and it failed.
+    /// The reason if the C compiler has failed.
     failure: Option<String>,
 }
 
-impl Lacking {
+impl MissingContestants {
     fn absent(&self, runner: Runner) -> Option<String> {
         let no_code = runner.is_code() && !HAS_CODE;
         let no_code = no_code.then(|| "machine code is made for x86-64 only".to_owned());
@@ -101,45 +101,47 @@ impl Lacking {
     }
 }
 
-impl Alone {
-    /// Compiles the questions, asks all contestants everything, and says which rows there are.
+impl IsolatedFilters {
+    /// Compiles the questions, checks all contestants' answers, and returns the rows.
     pub(super) fn enter(
-        place: &Place,
+        workspace: &Workspace,
         settings: &Settings,
         counts: &[usize],
     ) -> Result<(Self, Vec<(Entry, Turn)>)> {
-        let mut alone = Self {
+        let mut isolated = Self {
             peer: None,
             contests: contests(counts),
             empty_calls: 0,
             batches: if settings.quick { BATCHES_QUICK } else { BATCHES },
             cpus: allowed_cpus()?,
         };
-        let mut lacking = Lacking::default();
+        let mut missing_contestants = MissingContestants::default();
         let runners = wanted(settings);
         match peer::compiler() {
             _ if !runners.contains(&Runner::C) => {}
-            None => lacking.compiler = Some("neither clang nor cc is installed".to_owned()),
-            Some(compiler) => match Peer::new(compiler, place, &alone.questions()) {
-                Ok(peer) => alone.peer = Some(peer),
+            None => {
+                missing_contestants.compiler = Some("neither clang nor cc is installed".to_owned())
+            }
+            Some(compiler) => match Peer::new(compiler, workspace, &isolated.questions()) {
+                Ok(peer) => isolated.peer = Some(peer),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) => lacking.failure = Some(error.to_string()),
+                Err(error) => missing_contestants.failure = Some(error.to_string()),
             },
         }
         let mut rows = Vec::new();
         if settings.wants(EMPTY) {
             rows.push((entry(EMPTY, "nothing is asked".to_owned(), None), Turn::Empty));
         }
-        rows.extend(alone.rows_of_chains(&runners, &lacking)?);
+        rows.extend(isolated.rows_of_chains(&runners, &missing_contestants)?);
         for runner in runners.into_iter().filter(|runner| runner.is_rbpf()) {
             let absent = Some("it has other helpers for strings".to_owned());
             let entry = entry(runner.name(), "strings".to_owned(), None);
             rows.push((Entry { absent, ..entry }, Turn::Empty));
         }
-        Ok((alone, rows))
+        Ok((isolated, rows))
     }
 
-    /// All filters, each once.
+    /// Returns all filters, each once.
     fn questions(&self) -> Vec<Question> {
         let mut all = Vec::new();
         for question in self.contests.iter().map(Contest::question) {
@@ -153,9 +155,9 @@ impl Alone {
     fn rows_of_chains(
         &mut self,
         runners: &[Runner],
-        lacking: &Lacking,
+        missing_contestants: &MissingContestants,
     ) -> Result<Vec<(Entry, Turn)>> {
-        let wrong = self.wrong_answers(runners, lacking)?;
+        let wrong = self.wrong_answers(runners, missing_contestants)?;
         let mut rows = Vec::new();
         for (number, contest) in self.contests.iter_mut().enumerate() {
             let (question, case) = (contest.question(), contest.case());
@@ -166,41 +168,47 @@ impl Alone {
             if is_twice && runners.contains(&Runner::Compiled) {
                 taking_part.push(Runner::Compiled);
             }
-            for (place, &runner) in taking_part.iter().enumerate() {
-                let is_control = taking_part[..place].contains(&runner);
+            for (answerer, &runner) in taking_part.iter().enumerate() {
+                let is_control = taking_part[..answerer].contains(&runner);
                 let again = if is_control { " again" } else { "" };
                 let name = format!("{}{again}", runner.name());
                 let found = wrong.iter().find(|one| (one.0, one.1) == (question, runner));
                 let entry = Entry {
-                    absent: lacking.absent(runner),
-                    failed: lacking.failed(runner).or_else(|| found.map(|one| one.2.clone())),
+                    absent: missing_contestants.absent(runner),
+                    failed: missing_contestants
+                        .failed(runner)
+                        .or_else(|| found.map(|one| one.2.clone())),
                     is_control,
                     ..entry(&name, case.clone(), Some(contest.predicates))
                 };
-                rows.push((entry, Turn::Answer { contest: number, place }));
+                rows.push((entry, Turn::Answer { contest: number, answerer }));
             }
             let new = |runner| Answerer { runner, calls: 0, found: None };
-            contest.places = taking_part.into_iter().map(new).collect();
+            contest.answerers = taking_part.into_iter().map(new).collect();
         }
         Ok(rows)
     }
 
-    /// Who gives wrong answers to what, before anything is measured.
+    /// Returns the contestants that give wrong answers, and to which chain, before anything is
+    /// measured.
     fn wrong_answers(
         &self,
         runners: &[Runner],
-        lacking: &Lacking,
+        missing_contestants: &MissingContestants,
     ) -> Result<Vec<(Question, Runner, String)>> {
         let mut wrong = Vec::new();
         for question in self.questions() {
-            let asked = Asked::new(question, self.peer.as_ref())?;
+            let prepared = PreparedQuestion::new(question, self.peer.as_ref())?;
             let can = |runner: &&Runner| {
-                lacking.absent(**runner).or(lacking.failed(**runner)).is_none()
+                missing_contestants
+                    .absent(**runner)
+                    .or(missing_contestants.failed(**runner))
+                    .is_none()
                     && (question.operands == Operands::Integers || !runner.is_rbpf())
             };
             for &runner in runners.iter().filter(can) {
                 go_on()?;
-                if let Err(error) = contest::check(&asked, runner) {
+                if let Err(error) = contest::check(&prepared, runner) {
                     wrong.push((question, runner, error.to_string()));
                 }
             }
@@ -208,12 +216,12 @@ impl Alone {
         Ok(wrong)
     }
 
-    /// This round's figure of a row, in ns of a call.
+    /// Returns this round's figure of a row, in ns of a call.
     pub(super) fn sample(&mut self, turn: Turn) -> Result<f64> {
         go_on()?;
         match turn {
             Turn::Empty => self.empty(),
-            Turn::Answer { contest, place } => self.answer(contest, place),
+            Turn::Answer { contest, answerer } => self.answer(contest, answerer),
         }
     }
 
@@ -226,18 +234,18 @@ impl Alone {
         })
     }
 
-    fn answer(&mut self, contest: usize, place: usize) -> Result<f64> {
+    fn answer(&mut self, contest: usize, answerer: usize) -> Result<f64> {
         let missing = || Error::output("the contest", "there is no such row");
         let contest = self.contests.get_mut(contest).ok_or_else(missing)?;
-        let found = contest.places.get_mut(place).and_then(|place| place.found.take());
+        let found = contest.answerers.get_mut(answerer).and_then(|answerer| answerer.found.take());
         if let Some(found) = found {
             return found;
         }
-        // The first row of this chain in this round: all of them are measured now.
+        // The first row of this chain in this round measures all contestants.
         let cpu = self.cpus.get(contest.rounds % self.cpus.len().max(1)).copied();
         let (peer, batches) = (self.peer.as_ref(), self.batches);
         on(cpu.unwrap_or_default(), || contest.measure(peer, batches))?;
-        let found = contest.places.get_mut(place).and_then(|place| place.found.take());
+        let found = contest.answerers.get_mut(answerer).and_then(|answerer| answerer.found.take());
         found.ok_or_else(missing)?
     }
 }
@@ -248,40 +256,40 @@ impl Contest {
         let question = self.question();
         let truths = self.chain.truths(self.predicates);
         let (event, answer) = (question.event(&truths), question.answer(&truths));
-        let asked = Asked::new(question, peer)?;
-        let can = |place: &Answerer| match place.runner {
+        let prepared = PreparedQuestion::new(question, peer)?;
+        let can = |answerer: &Answerer| match answerer.runner {
             Runner::C => peer.is_some(),
             runner => HAS_CODE || !runner.is_code(),
         };
         let round = self.rounds;
         self.rounds += 1;
-        let mut places: Vec<&mut Answerer> =
-            self.places.iter_mut().filter(|place| can(place)).collect();
-        let runners: Vec<Runner> = places.iter().map(|place| place.runner).collect();
-        asked.answered(&event, &runners, |contestants| {
+        let mut answerers: Vec<&mut Answerer> =
+            self.answerers.iter_mut().filter(|answerer| can(answerer)).collect();
+        let runners: Vec<Runner> = answerers.iter().map(|answerer| answerer.runner).collect();
+        prepared.answered(&event, &runners, |contestants| {
             let count = contestants.len();
             let mut figures: Vec<Result<Vec<f64>>> = Vec::with_capacity(count);
-            for (place, batch) in places.iter_mut().zip(contestants.iter_mut()) {
-                figures.push(warm_up(batch, &mut place.calls, answer).map(|()| Vec::new()));
+            for (answerer, batch) in answerers.iter_mut().zip(contestants.iter_mut()) {
+                figures.push(warm_up(batch, &mut answerer.calls, answer).map(|()| Vec::new()));
             }
             for turn in 0..batches * count {
                 let this = (turn + turn / count + round) % count;
                 if let Ok(so_far) = &mut figures[this] {
-                    match per_call_ns(&mut contestants[this], places[this].calls, answer) {
+                    match per_call_ns(&mut contestants[this], answerers[this].calls, answer) {
                         Ok(ns) => so_far.push(ns),
                         Err(error) => figures[this] = Err(error),
                     }
                 }
             }
-            for (place, figures) in places.iter_mut().zip(figures) {
-                place.found = Some(figures.and_then(|figures| middle(&figures)));
+            for (answerer, figures) in answerers.iter_mut().zip(figures) {
+                answerer.found = Some(figures.and_then(|figures| middle(&figures)));
             }
             Ok(())
         })
     }
 }
 
-/// A batch that does not count, of a size that is found out the first time.
+/// Runs a batch that does not count, and finds the size of batches the first time.
 fn warm_up(batch: &mut Batch<'_>, calls: &mut u64, answer: bool) -> Result<()> {
     if *calls == 0 {
         *calls = calls_of_a_batch(batch, answer)?;
@@ -289,13 +297,13 @@ fn warm_up(batch: &mut Batch<'_>, calls: &mut u64, answer: bool) -> Result<()> {
     per_call_ns(batch, *calls, answer).map(|_| ())
 }
 
-/// The middle one of a round's figures.
+/// Returns the middle one of a round's figures.
 fn middle(figures: &[f64]) -> Result<f64> {
     let spread = Spread::of(figures).ok_or_else(|| Error::output("the loop", "no batch"))?;
     Ok(spread.median)
 }
 
-/// Who answers; C always does where anybody does: others are told in terms of it.
+/// Returns the selected contestants; C is always among them if there are any, as the baseline.
 fn wanted(settings: &Settings) -> Vec<Runner> {
     let wants = |runner: &Runner| settings.wants(runner.name());
     let mut runners: Vec<Runner> = Runner::ALL.into_iter().filter(wants).collect();
@@ -305,14 +313,14 @@ fn wanted(settings: &Settings) -> Vec<Runner> {
     runners
 }
 
-/// All that is asked, about chains of so many predicates.
+/// Returns all contests, for chains of these lengths.
 fn contests(counts: &[usize]) -> Vec<Contest> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
         for chain in Chain::ALL {
             for &predicates in counts.iter().filter(|count| chain.is_of(**count)) {
-                let places = Vec::new();
-                all.push(Contest { operands, chain, predicates, places, rounds: 0 });
+                let answerers = Vec::new();
+                all.push(Contest { operands, chain, predicates, answerers, rounds: 0 });
             }
         }
     }
@@ -329,7 +337,7 @@ fn entry(tracer: &str, case: String, predicates: Option<usize>) -> Entry {
     }
 }
 
-/// Whether the user wants to.
+/// Fails if the user has interrupted the run.
 fn go_on() -> Result<()> {
     if trackway_bench_engine::signals::stopped() { Err(Error::Interrupted) } else { Ok(()) }
 }
@@ -363,22 +371,24 @@ mod tests {
     fn a_round_measures_all_who_answer_about_a_chain_at_once() {
         let (operands, chain, predicates) = TWICE;
         let new = |runner| Answerer { runner, calls: 0, found: None };
-        let places = [Runner::Interpreted, Runner::C, Runner::RbpfInterpreted].map(new).into();
-        let contest = Contest { operands, chain, predicates, places, rounds: 0 };
-        let mut alone = Alone {
+        let answerers = [Runner::Interpreted, Runner::C, Runner::RbpfInterpreted].map(new).into();
+        let contest = Contest { operands, chain, predicates, answerers, rounds: 0 };
+        let mut isolated = IsolatedFilters {
             peer: None,
             contests: vec![contest],
             empty_calls: 0,
             batches: 2,
             cpus: allowed_cpus().expect("CPUs"),
         };
-        let ns = |alone: &mut Alone, place| alone.sample(Turn::Answer { contest: 0, place });
-        assert!(ns(&mut alone, 0).expect("a figure") > 0.0);
-        let places = &alone.contests[0].places;
-        assert!(places[0].found.is_none() && matches!(places[2].found, Some(Ok(_))));
-        assert!(ns(&mut alone, 2).expect("a figure") > 0.0);
-        assert_eq!(alone.contests[0].rounds, 1);
-        ns(&mut alone, 1).expect_err("there is no C here");
-        assert!(ns(&mut alone, 0).expect("a figure of the next round") > 0.0);
+        let ns = |isolated: &mut IsolatedFilters, answerer| {
+            isolated.sample(Turn::Answer { contest: 0, answerer })
+        };
+        assert!(ns(&mut isolated, 0).expect("a figure") > 0.0);
+        let answerers = &isolated.contests[0].answerers;
+        assert!(answerers[0].found.is_none() && matches!(answerers[2].found, Some(Ok(_))));
+        assert!(ns(&mut isolated, 2).expect("a figure") > 0.0);
+        assert_eq!(isolated.contests[0].rounds, 1);
+        ns(&mut isolated, 1).expect_err("there is no C here");
+        assert!(ns(&mut isolated, 0).expect("a figure of the next round") > 0.0);
     }
 }

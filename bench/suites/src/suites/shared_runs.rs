@@ -1,37 +1,38 @@
-//! Runs that have figures for several rows: the first row that asks makes one, the others of the
-//! same round take theirs from it.
+//! Runs that have figures for several rows: the first row that needs one makes it, and the others
+//! of the same round take their figures from it.
 //!
 //! Main invariant: no row takes from the same run twice, so figures of different rounds are of
 //! different runs, in whatever order rows take turns.
 
 use trackway_bench_engine::error::{Error, Result};
 
-/// What runs of several kinds came to, the latest of each.
+/// Results of runs of several kinds, the latest of each kind.
 #[derive(Debug)]
-pub(crate) struct Together<K, T> {
+pub(crate) struct SharedRuns<K, T> {
     runs: Vec<Run<K, T>>,
 }
 
 #[derive(Debug)]
 struct Run<K, T> {
     kind: K,
-    /// What it came to, or why it failed.
-    came_to: std::result::Result<T, String>,
-    /// Rows that have taken theirs.
-    taken: Vec<usize>,
+    /// Its result, or the reason of its failure.
+    result: std::result::Result<T, String>,
+    /// Rows that have taken their figures.
+    taken_by: Vec<usize>,
 }
 
-impl<K: PartialEq, T> Together<K, T> {
-    /// None so far.
+impl<K: PartialEq, T> SharedRuns<K, T> {
+    /// Makes an empty store.
     pub(crate) const fn new() -> Self {
         Self { runs: Vec::new() }
     }
 
-    /// What the latest run of a kind came to, if `row` has not had that; else of a new one.
+    /// Returns the result of the latest run of a kind, if `row` has not taken it yet; else of a new
+    /// run.
     ///
     /// # Errors
     ///
-    /// Those of `run`: each row of a run that failed is told so once.
+    /// Errors of `run`: each row of a failed run gets the error once.
     pub(crate) fn take(
         &mut self,
         kind: K,
@@ -39,25 +40,25 @@ impl<K: PartialEq, T> Together<K, T> {
         run: impl FnOnce() -> Result<T>,
     ) -> Result<&T> {
         let known = self.runs.iter().position(|one| one.kind == kind);
-        let is_new = known.is_none_or(|at| self.runs[at].taken.contains(&row));
+        let is_new = known.is_none_or(|at| self.runs[at].taken_by.contains(&row));
         if is_new {
-            let came_to = match run() {
+            let result = match run() {
                 Ok(found) => Ok(found),
-                // These concern more than a row.
+                // These errors concern more than a row.
                 Err(error @ (Error::Interrupted | Error::Overdue { .. })) => return Err(error),
                 Err(error) => Err(error.to_string()),
             };
             self.runs.retain(|one| one.kind != kind);
-            self.runs.push(Run { kind, came_to, taken: vec![row] });
+            self.runs.push(Run { kind, result, taken_by: vec![row] });
         } else if let Some(at) = known {
             let latest = self.runs.remove(at);
             self.runs.push(latest);
         }
         let latest = self.runs.last_mut().ok_or_else(|| Error::output("a run", "none"))?;
         if !is_new {
-            latest.taken.push(row);
+            latest.taken_by.push(row);
         }
-        latest.came_to.as_ref().map_err(|why| Error::output("a run", why))
+        latest.result.as_ref().map_err(|why| Error::output("a run", why))
     }
 }
 
@@ -67,14 +68,14 @@ mod tests {
 
     #[test]
     fn rows_of_a_round_have_one_run_and_the_next_round_has_another() {
-        let mut together: Together<char, u32> = Together::new();
+        let mut shared_runs: SharedRuns<char, u32> = SharedRuns::new();
         let mut runs = 0;
         let mut take = |kind, row| {
             let run = || {
                 runs += 1;
                 Ok(runs)
             };
-            *together.take(kind, row, run).expect("a run")
+            *shared_runs.take(kind, row, run).expect("a run")
         };
         assert_eq!([take('a', 0), take('b', 9), take('a', 1)], [1, 2, 1]);
         // The next round, in another order.
@@ -83,12 +84,12 @@ mod tests {
 
     #[test]
     fn each_row_of_a_run_that_failed_is_told_so() {
-        let mut together: Together<char, u32> = Together::new();
+        let mut shared_runs: SharedRuns<char, u32> = SharedRuns::new();
         let fails = || Err(Error::output("it", "broken"));
         for row in 0..2 {
-            let error = together.take('a', row, fails).expect_err("it failed").to_string();
+            let error = shared_runs.take('a', row, fails).expect_err("it failed").to_string();
             assert!(error.contains("broken"), "{error}");
         }
-        assert_eq!(*together.take('a', 0, || Ok(7)).expect("another"), 7);
+        assert_eq!(*shared_runs.take('a', 0, || Ok(7)).expect("another"), 7);
     }
 }

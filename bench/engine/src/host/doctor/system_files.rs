@@ -1,32 +1,33 @@
-//! What the kernel says in its files, read from a root that tests make up.
+//! The kernel's files, read below a root that tests can replace.
 
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Most of a file that is read; /proc/stat has a line for each CPU, and one of all interrupts.
+/// Most bytes of a file that are read; /proc/stat has a line for each CPU, and one of all
+/// interrupts.
 const BYTES_MAX: u64 = 1 << 20;
-/// Most names of a folder that are looked at.
+/// Most names of a folder that are read.
 const NAMES_MAX: usize = 100_000;
 
 /// The files below a root.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct SystemFiles {
     root: PathBuf,
 }
 
-impl Seen {
-    /// This machine's.
-    pub(super) fn here() -> Self {
-        Self::below(Path::new("/"))
+impl SystemFiles {
+    /// Reads this machine's files.
+    pub(super) fn of_this_machine() -> Self {
+        Self::at(Path::new("/"))
     }
 
-    /// Those below a folder.
-    pub(super) fn below(root: &Path) -> Self {
+    /// Reads the files below a folder.
+    pub(super) fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// Text of a file, without what surrounds it; `None` if it cannot be read.
+    /// Returns the text of a file, trimmed; `None` if it cannot be read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let file = File::open(self.root.join(path)).ok()?;
@@ -34,7 +35,7 @@ impl Seen {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The number that a file holds.
+    /// Returns the number that a file holds.
     pub(super) fn number(&self, path: &str) -> Option<i64> {
         self.text(path)?.parse().ok()
     }
@@ -49,7 +50,7 @@ impl Seen {
         names
     }
 
-    /// The value behind `name:` or `name :` on a line of its own.
+    /// Returns the value after `name:` or `name :` on a line of its own.
     pub(super) fn value(&self, path: &str, name: &str) -> Option<String> {
         let text = self.text(path)?;
         text.lines().find_map(|line| {

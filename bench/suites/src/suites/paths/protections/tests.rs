@@ -1,4 +1,4 @@
-//! Each way puts the same records into its buffer.
+//! Each protection puts the same records into its buffer.
 
 use super::super::clock::{Line, Still};
 use super::*;
@@ -10,8 +10,8 @@ fn scale(threads: usize) -> Scale {
     Scale { geometry, cpus, threads }
 }
 
-fn ways() -> impl Iterator<Item = Way> {
-    Way::ALL.into_iter().filter(|way| missing(*way).is_none())
+fn protections() -> impl Iterator<Item = ProtectionKind> {
+    ProtectionKind::ALL.into_iter().filter(|protection| missing(*protection).is_none())
 }
 
 fn emit(contender: &Contender, staged: &mut Staged, numbers: std::ops::Range<u64>) -> Vec<Did> {
@@ -26,48 +26,49 @@ fn emit(contender: &Contender, staged: &mut Staged, numbers: std::ops::Range<u64
 
 #[test]
 fn every_way_records_every_event_once() {
-    for way in ways() {
+    for protection in protections() {
         for body_bytes in [4, 32] {
-            let contender = Contender::new(way, scale(1), Line::calibrated()).expect("buffers");
+            let contender =
+                Contender::new(protection, scale(1), Line::calibrated()).expect("buffers");
             // Somewhat less than a ring has.
             let events = 6 * 4000 / (4 + body_bytes as u64);
             let did = emit(&contender, &mut Staged::new(0, body_bytes), 0..events);
-            assert!(did.iter().all(|did| *did != Did::Lost), "{way:?}");
+            assert!(did.iter().all(|did| *did != Did::Lost), "{protection:?}");
             let switches = did.iter().filter(|did| **did == Did::Switched).count();
             // More, if the thread was moved.
-            assert!(switches >= 6, "{way:?}: {switches} switches");
+            assert!(switches >= 6, "{protection:?}: {switches} switches");
             let found = contender.find(body_bytes).expect("records");
             let records: u64 = found.iter().map(|found| found.records).sum();
-            assert_eq!(records, events, "{way:?}");
+            assert_eq!(records, events, "{protection:?}");
         }
     }
 }
 
 #[test]
 fn what_is_left_of_a_long_run_is_its_end_without_a_gap() {
-    for way in ways() {
-        let contender = Contender::new(way, scale(1), Still::new()).expect("buffers");
+    for protection in protections() {
+        let contender = Contender::new(protection, scale(1), Still::new()).expect("buffers");
         let mut staged = Staged::new(0, 4);
         for events in [0..30_000, 30_000..60_000, 60_000..100_000] {
             let did = emit(&contender, &mut staged, events);
-            assert!(did.iter().all(|did| *did != Did::Lost), "{way:?}");
+            assert!(did.iter().all(|did| *did != Did::Lost), "{protection:?}");
             // Looking does not disturb.
             contender.find(4).expect("records");
         }
         emit(&contender, &mut staged, 100_000..100_001);
         let found = contender.find(4).expect("records");
         let last = found.iter().filter_map(|found| found.last).max();
-        assert_eq!(last, Some(100_000), "{way:?}");
+        assert_eq!(last, Some(100_000), "{protection:?}");
         let counted: u64 = found.iter().map(|found| found.counted).sum();
-        assert_eq!(counted, 100_001, "{way:?}");
+        assert_eq!(counted, 100_001, "{protection:?}");
     }
 }
 
 #[test]
 fn threads_share_the_buffers_of_cpus() {
     const EVENTS: u64 = 200;
-    for way in ways() {
-        let contender = Contender::new(way, scale(8), Line::calibrated()).expect("buffers");
+    for protection in protections() {
+        let contender = Contender::new(protection, scale(8), Line::calibrated()).expect("buffers");
         let run = |thread| emit(&contender, &mut Staged::new(thread, 4), 0..EVENTS);
         let did: Vec<Did> = std::thread::scope(|scope| {
             let run = &run;
@@ -76,9 +77,12 @@ fn threads_share_the_buffers_of_cpus() {
         });
         // Claims are lost if the owners of all regions sleep.
         let recorded = did.iter().filter(|did| **did != Did::Lost).count() as u64;
-        assert!(recorded == 8 * EVENTS || way == Way::Claim && recorded > 0, "{way:?}");
+        assert!(
+            recorded == 8 * EVENTS || protection == ProtectionKind::Claim && recorded > 0,
+            "{protection:?}"
+        );
         let found = contender.find(4).expect("records");
         let records: u64 = found.iter().map(|found| found.records).sum();
-        assert_eq!(records, recorded, "{way:?}");
+        assert_eq!(records, recorded, "{protection:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A filter of ours, from its text to machine code that can be called.
+//! Trackway's filter, from its text to machine code that can be called.
 
 use std::ptr;
 
@@ -12,29 +12,29 @@ use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
 
 use trackway_bench_engine::error::{Error, Result};
 
-/// What the bench calls filters where it complains about them.
-pub(super) const WHAT: &str = "the filter";
+/// Name of filters in errors.
+pub(super) const FILTER: &str = "the filter";
 
-/// A filter's bytes, as a recorder would publish them.
+/// Compiles a filter to the bytes that a recorder would publish.
 pub(super) fn bytes(text: &str, layout: &Layout) -> Result<Vec<u8>> {
     let compiled = compile(text, layout);
-    let compiled = compiled.map_err(|error| Error::output(WHAT, error))?;
-    compiled.into_object().encode().map_err(|error| Error::output(WHAT, error))
+    let compiled = compiled.map_err(|error| Error::output(FILTER, error))?;
+    compiled.into_object().encode().map_err(|error| Error::output(FILTER, error))
 }
 
-/// The only alternative of an object, and its only program.
+/// Returns the only alternative of an object, and its only program.
 pub(super) fn decoded(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'_>)> {
-    let object = Object::decode(bytes).map_err(|error| Error::output(WHAT, error))?;
+    let object = Object::decode(bytes).map_err(|error| Error::output(FILTER, error))?;
     let alternative = object.alternatives().next();
-    let alternative = alternative.ok_or_else(|| Error::output(WHAT, "no alternative"))?;
+    let alternative = alternative.ok_or_else(|| Error::output(FILTER, "no alternative"))?;
     let program = alternative.programs().next();
-    Ok((alternative, program.ok_or_else(|| Error::output(WHAT, "no program"))?))
+    Ok((alternative, program.ok_or_else(|| Error::output(FILTER, "no program"))?))
 }
 
-/// The program, verified.
+/// Verifies the program.
 pub(super) fn verified<'p>(program: Program<'p>, slots: usize) -> Result<Verified<'p>> {
     let mut memory = vec![State::FREE; program.len() + 1];
-    verify(program, Rules::new(slots), &mut memory).map_err(|error| Error::output(WHAT, error))
+    verify(program, Rules::new(slots), &mut memory).map_err(|error| Error::output(FILTER, error))
 }
 
 /// Machine code in pages that can be executed and not written.
@@ -45,12 +45,12 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Of a program.
+    /// Makes the machine code of a program.
     pub(super) fn new(verified: &Verified<'_>) -> Result<Self> {
         let len = verified.program().len();
         let (mut code, mut places) = (vec![0; len * INSN_CODE_BYTES_MAX], vec![0; len + 1]);
         let emitted = x86::emit(verified, &mut code, &mut places)
-            .map_err(|error| Error::output(WHAT, error))?;
+            .map_err(|error| Error::output(FILTER, error))?;
         Self::executable(&code[..emitted.size_bytes])
     }
 
@@ -65,7 +65,7 @@ impl Code {
         }
         let pages = Self { start, bytes: code.len() };
         let protection = libc::PROT_READ | libc::PROT_EXEC;
-        // SAFETY: the mapping is ours, writable, as long as the code, and nobody has it yet.
+        // SAFETY: the mapping is ours, writable, as long as the code, and not shared yet.
         let result = unsafe {
             start.cast::<u8>().copy_from_nonoverlapping(code.as_ptr(), code.len());
             libc::mprotect(start, code.len(), protection)
@@ -76,16 +76,16 @@ impl Code {
         Ok(pages)
     }
 
-    /// Where it begins. To be called no longer than this is there.
+    /// Returns the entry point. It must not be called after this value is dropped.
     pub(super) fn entry(&self) -> Entry {
-        // SAFETY: the pages hold what was emitted, from its beginning, which is an entry.
+        // SAFETY: the pages hold the emitted code, whose beginning is an entry.
         unsafe { std::mem::transmute::<*mut libc::c_void, Entry>(self.start) }
     }
 }
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and who calls into it borrows this.
+        // SAFETY: the mapping is ours, and each caller of the code borrows this value.
         unsafe { libc::munmap(self.start, self.bytes) };
     }
 }

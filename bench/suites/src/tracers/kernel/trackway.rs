@@ -4,43 +4,52 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::Place;
+use trackway_bench_engine::host::workspace::Workspace;
 
 use super::count;
 use super::{BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
-use crate::trace_check::marks::Seen;
+use crate::trace_check::marks::FoundMarks;
 use crate::tracers::command_tracer;
 use crate::tracers::trackway::{account_in, in_window, kernel_summary, summary, write_to};
 
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "kernel-trace";
 
-/// Whether it can be had here: by doing it. Else, why not.
-pub(super) fn availability(place: &Place, tracer: KernelTracer) -> std::result::Result<(), String> {
-    if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&place.tools).is_none() {
+/// Checks by a trial recording that it works here; else returns the reason.
+pub(super) fn availability(
+    workspace: &Workspace,
+    tracer: KernelTracer,
+) -> std::result::Result<(), String> {
+    if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&workspace.tools).is_none() {
         return Err(command_tracer::NO_HELPER.to_owned());
     }
-    let mut command = record(place, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
-    let tried = child::run_for(command.args(place.tools.nothing()), tracer.name(), super::LIMIT_S);
-    place.clear(TRACE);
+    let mut command = record(workspace, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
+    let tried =
+        child::run_for(command.args(workspace.tools.nothing()), tracer.name(), super::LIMIT_S);
+    workspace.clear(TRACE);
     tried.map(|_| ()).map_err(|error| match error {
         Error::Program { message, .. } => reason(&message).to_owned(),
         error => error.to_string(),
     })
 }
 
-/// Of a status and what the recorder said, the first words that say why.
+/// Returns the first words of a recorder's message that give a reason.
 fn reason(message: &str) -> &str {
     let line = message.lines().nth(1).unwrap_or("it fails").trim_start_matches("trackway: ");
     line.trim_start_matches("error: ")
 }
 
-/// What is to be recorded, up to the command.
-fn record(place: &Place, tracer: KernelTracer, events: KernelEvents, keep: Keep) -> Command {
-    let mut command = Command::new(&place.tools.trackway);
-    in_window(&mut command, place.window_dir());
-    command.env("TRACKWAY_RUN_DIR", place.path("run"));
-    write_to(command.args(["record", "--kernel", &patterns(events)]), &place.path(TRACE));
+/// Returns the recording's command, without the traced command.
+fn record(
+    workspace: &Workspace,
+    tracer: KernelTracer,
+    events: KernelEvents,
+    keep: Keep,
+) -> Command {
+    let mut command = Command::new(&workspace.tools.trackway);
+    in_window(&mut command, workspace.window_dir());
+    command.env("TRACKWAY_RUN_DIR", workspace.path("run"));
+    write_to(command.args(["record", "--kernel", &patterns(events)]), &workspace.path(TRACE));
     command.arg(format!("--buffer-size={BUFFER_KIB}K"));
     match tracer {
         KernelTracer::TrackwayUser => command.args(["--preload", "libc"]),
@@ -75,15 +84,15 @@ fn patterns(events: KernelEvents) -> String {
 
 /// Runs a job, recorded.
 pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
-    job.place.clear(TRACE);
-    let mut command = record(job.place, tracer, job.events, job.keep);
+    job.workspace.clear(TRACE);
+    let mut command = record(job.workspace, tracer, job.events, job.keep);
     command.args(job.command("0"));
     let finished = child::run_for(&mut command, tracer.name(), super::LIMIT_S)?;
-    let trace = job.place.path(TRACE);
+    let trace = job.workspace.path(TRACE);
     let found = count::count(&trace.join("kernel"), job.call)?;
     let (mut found, mut marks) =
         found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
-    // What belongs to no stream is in the summary alone, and what was overwritten in no trace.
+    // Losses that belong to no stream are in the summary only, and overwritten events in no trace.
     let said = kernel_summary(&trace)?;
     said.agrees("recorded", said.recorded, found.events)?;
     (found.lost, found.overwritten) = (said.lost, said.overwritten);
@@ -91,9 +100,9 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
     if tracer == KernelTracer::TrackwayUser {
         let streams = trace.join("ust");
         of_user = Some(account_in(&streams, &summary(&trace)?, 0)?);
-        marks.add(Seen::in_trace(&streams)?);
+        marks.add(FoundMarks::in_trace(&streams)?);
     }
-    job.place.clear(TRACE);
+    job.workspace.clear(TRACE);
     Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user })
 }
 

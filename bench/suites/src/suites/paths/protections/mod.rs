@@ -1,7 +1,7 @@
-//! The ways in which writers keep apart, each around the same record, header and switch.
+//! Protections of writers, each around the same record, header and switch.
 //!
 //! All but the paper's write into regions: the same plan, the same bytes, the same committing
-//! store. What differs is how a writer comes to have the region for itself:
+//! store. They differ in the way in which a writer gets exclusive use of the region:
 //!
 //! ```text
 //! nothing    it has one of its own, and no signal handler may write        the floor
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The paper's kernel disables interrupts, and with them other writers on that CPU. A program can
-//! only keep its own signal handlers out: another thread may run at any time. So who blocks signals
+//! only exclude its own signal handlers: another thread may run at any time. So blocking signals
 //! needs a region for each thread; and a mutex must not be taken in a signal handler at all.
 
 use std::cell::UnsafeCell;
@@ -31,10 +31,10 @@ use super::clock::Clock;
 use super::memory::{Found, OurRing, PaperRing, Ring};
 use super::staged::{Did, ID, Staged};
 
-/// How writers keep apart.
+/// A protection: the way in which writers keep apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Not at all: the floor.
+pub(super) enum ProtectionKind {
+    /// No protection: the floor.
     Nothing,
     /// By restartable sequence.
     Rseq,
@@ -50,7 +50,7 @@ pub(super) enum Way {
     Signals,
 }
 
-impl Way {
+impl ProtectionKind {
     /// All of them, in the order of the rows.
     pub(super) const ALL: [Self; 7] = [
         Self::Nothing,
@@ -62,7 +62,8 @@ impl Way {
         Self::Signals,
     ];
 
-    /// As a row's tracer: all are Trackway's buffers. Three are what `--reserve` names.
+    /// Returns the tracer's name in rows: all write to Trackway's buffers. Three are values of
+    /// `--reserve`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "trackway-no-protection",
@@ -76,38 +77,38 @@ impl Way {
     }
 }
 
-/// How often a sequence may be restarted before its event is lost. (The agent claims then.)
+/// Number of restarts after which a sequence's event is lost. (The agent then claims a region.)
 const RESTARTS_MAX: usize = 16;
-/// How many claim regions a writer tries, as the agent does.
+/// Number of claim regions that a writer tries, as the agent does.
 const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
-/// The generation that the session has. Every way looks whether it is still the same.
+/// The session's generation. Every protection checks that it has not changed.
 const GENERATION: u64 = 7;
 
-/// Records what is staged: what is measured, and stepped through.
+/// Records a staged event: the function that is measured and stepped through.
 pub(super) type Record = unsafe extern "C" fn(*const (), *mut Staged) -> Did;
 
-/// What writes, and what it wrote.
+/// A writer with its buffers.
 pub(super) trait Writer: Sync {
-    /// Records what is staged.
+    /// Records a staged event.
     fn record(&self, staged: &mut Staged) -> Did;
 
-    /// What is in its buffers, one by one.
+    /// Searches its buffers, one by one.
     fn find(&self, body_bytes: usize) -> Result<Vec<Found>>;
 }
 
-/// A way to write, with buffers.
+/// A protection with its buffers.
 pub(super) struct Contender {
-    /// Which way.
-    pub(super) way: Way,
+    /// The protection.
+    pub(super) protection: ProtectionKind,
     /// Its code.
     record: Record,
     writer: Box<dyn Writer>,
 }
 
-/// How large everything is.
+/// The dimensions of buffers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
-    /// Of each region.
+    /// The geometry of each region.
     pub(super) geometry: Geometry,
     /// One more than the highest number of a CPU that threads may run on.
     pub(super) cpus: usize,
@@ -116,43 +117,52 @@ pub(super) struct Scale {
 }
 
 impl Contender {
-    /// With buffers of its own, all empty.
-    pub(super) fn new<C: Clock + 'static>(way: Way, scale: Scale, clock: C) -> Result<Self> {
+    /// Makes a contender with buffers of its own, all empty.
+    pub(super) fn new<C: Clock + 'static>(
+        protection: ProtectionKind,
+        scale: Scale,
+        clock: C,
+    ) -> Result<Self> {
         let (cpus, threads) = (scale.cpus, scale.threads);
-        Ok(match way {
-            Way::Nothing => Self::of(way, Regions::new(Nothing, threads, scale, clock)?),
-            Way::Rseq => Self::of(way, Regions::new(Rseq, cpus, scale, clock)?),
-            Way::Claim => {
-                Self::of(way, Regions::new(Claims, cpus * CLAIM_REGIONS_PER_CPU, scale, clock)?)
+        Ok(match protection {
+            ProtectionKind::Nothing => {
+                Self::of(protection, Regions::new(Nothing, threads, scale, clock)?)
             }
-            Way::Lockless | Way::LocklessUnfenced => {
+            ProtectionKind::Rseq => Self::of(protection, Regions::new(Rseq, cpus, scale, clock)?),
+            ProtectionKind::Claim => Self::of(
+                protection,
+                Regions::new(Claims, cpus * CLAIM_REGIONS_PER_CPU, scale, clock)?,
+            ),
+            ProtectionKind::Lockless | ProtectionKind::LocklessUnfenced => {
                 let buffers = rings(cpus, scale)?;
-                Self::of(way, Paper { buffers, clock, generation: GENERATION.into() })
+                Self::of(protection, Paper { buffers, clock, generation: GENERATION.into() })
             }
-            Way::Mutex => {
+            ProtectionKind::Mutex => {
                 let locks = (0..cpus).map(|_| Mutex::new()).collect::<Result<Vec<_>>>()?;
-                Self::of(way, Regions::new(Mutexes(locks), cpus, scale, clock)?)
+                Self::of(protection, Regions::new(Mutexes(locks), cpus, scale, clock)?)
             }
-            Way::Signals => Self::of(way, Regions::new(Signals, threads, scale, clock)?),
+            ProtectionKind::Signals => {
+                Self::of(protection, Regions::new(Signals, threads, scale, clock)?)
+            }
         })
     }
 
-    fn of<W: Writer + 'static>(way: Way, writer: W) -> Self {
-        Self { way, record: record::<W>, writer: Box::new(writer) }
+    fn of<W: Writer + 'static>(protection: ProtectionKind, writer: W) -> Self {
+        Self { protection, record: record::<W>, writer: Box::new(writer) }
     }
 
-    /// Code and writer, for a loop that records.
+    /// Returns code and writer, for a loop that records.
     pub(super) fn parts(&self) -> (Record, *const ()) {
         (self.record, (&raw const *self.writer).cast())
     }
 
-    /// What is in its buffers.
+    /// Searches its buffers.
     pub(super) fn find(&self, body_bytes: usize) -> Result<Vec<Found>> {
         self.writer.find(body_bytes)
     }
 }
 
-/// What is called for each event, through a pointer, as the library is.
+/// Records an event. It is called for each event through a pointer, as the library is.
 ///
 /// # Safety
 /// `writer` is a `W`, and `staged` the calling thread's.
@@ -162,9 +172,9 @@ unsafe extern "C" fn record<W: Writer>(writer: *const (), staged: *mut Staged) -
     unsafe { (*writer.cast::<W>()).record(&mut *staged) }
 }
 
-/// Why it cannot be measured here.
-pub(super) fn missing(way: Way) -> Option<&'static str> {
-    let needs_rseq = way == Way::Rseq;
+/// Returns the reason if a protection cannot be measured here.
+pub(super) fn missing(protection: ProtectionKind) -> Option<&'static str> {
+    let needs_rseq = protection == ProtectionKind::Rseq;
     if needs_rseq && !AVAILABLE {
         Some("there is no restartable sequence for this processor")
     } else if needs_rseq && trackway_sys::thread::rseq_area().is_null() {
@@ -178,7 +188,7 @@ fn rings<R: Ring>(count: usize, scale: Scale) -> Result<Vec<R>> {
     (0..count).map(|_| R::new(scale.geometry)).collect()
 }
 
-/// The CPU that the thread runs on: read from memory where the kernel keeps it there.
+/// Returns the CPU of the thread: read from memory where the kernel keeps it there.
 #[inline(always)]
 fn cpu() -> usize {
     let pointer = trackway_sys::thread::rseq_area();
@@ -191,17 +201,17 @@ fn cpu() -> usize {
     trackway_sys::thread::cpu() as usize
 }
 
-/// What one step did.
+/// The outcome of one step.
 enum Step {
     Recorded,
     Switched,
-    /// Nothing: somebody else committed first, or the sequence was aborted.
+    /// Nothing: another writer committed first, or the sequence was aborted.
     Aborted,
-    /// There is no room.
+    /// The region is full.
     Refused,
 }
 
-/// Writers into regions, who keep apart by `P`.
+/// Writers into regions with the protection `P`.
 struct Regions<P, C> {
     protection: P,
     rings: Vec<OurRing>,
@@ -209,7 +219,7 @@ struct Regions<P, C> {
     generation: AtomicU64,
 }
 
-/// How writers keep apart.
+/// An implementation of a protection.
 trait Protection: Sync + Sized {
     fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did;
 }
@@ -220,7 +230,7 @@ impl<P: Protection, C: Clock> Regions<P, C> {
         Ok(Self { protection, rings, clock, generation: GENERATION.into() })
     }
 
-    /// One plan and one commit: the record if the open sub-buffer has room, else a switch.
+    /// Makes one plan and one commit: the record if the open sub-buffer has room, else a switch.
     #[inline(always)]
     fn step(
         &self,
@@ -248,9 +258,9 @@ impl<P: Protection, C: Clock> Regions<P, C> {
         }
     }
 
-    /// The record, after a switch if there must be one, by who has the region for itself.
+    /// Writes the record, after a switch if necessary; the caller has exclusive use of the region.
     #[inline(always)]
-    fn alone(
+    fn record_exclusively(
         &self,
         ring: &OurRing,
         staged: &mut Staged,
@@ -277,13 +287,13 @@ impl<P: Protection, C: Clock> Regions<P, C> {
         }
     }
 
-    /// The same with plain stores.
+    /// Records with plain stores.
     #[inline(always)]
     fn plainly(&self, ring: &OurRing, staged: &mut Staged) -> Did {
         if self.generation.load(Ordering::Relaxed) != GENERATION {
             return Did::Lost;
         }
-        self.alone(ring, staged, |region, plan, source, bytes| {
+        self.record_exclusively(ring, staged, |region, plan, source, bytes| {
             // SAFETY: `step` bounded the plan's place, and the sources have words to spare; the
             // caller has the region for itself.
             unsafe { commit_plainly(ring, region, plan, source, bytes) };
@@ -316,10 +326,10 @@ fn refused(region: Region<'_>) -> Step {
     Step::Refused
 }
 
-/// What [`Claim::commit`] does.
+/// Does the work of [`Claim::commit`] with plain accesses.
 ///
 /// # Safety
-/// As there; nobody else writes into the region meanwhile.
+/// As there; no other writer uses the region meanwhile.
 #[inline(always)]
 unsafe fn commit_plainly(
     ring: &OurRing,
@@ -348,7 +358,7 @@ impl<P: Protection, C: Clock> Writer for Regions<P, C> {
     }
 }
 
-/// Each thread has a region, and nobody else comes in.
+/// No protection: each thread has a region, and nothing else writes into it.
 struct Nothing;
 
 impl Protection for Nothing {
@@ -381,7 +391,7 @@ impl Protection for Rseq {
 }
 
 impl<C: Clock> Regions<Rseq, C> {
-    /// One attempt.
+    /// Makes one attempt.
     #[inline(always)]
     fn by_sequence(&self, area: Area, staged: &mut Staged) -> Step {
         let Some(cpu) = area.cpu() else { return Step::Refused };
@@ -394,7 +404,7 @@ impl<C: Clock> Regions<Rseq, C> {
         })
     }
 
-    /// More of them, after one that came to `step`.
+    /// Makes further attempts, after one with the result `step`.
     #[cold]
     #[inline(never)]
     fn again(&self, area: Area, staged: &mut Staged, mut step: Step) -> Did {
@@ -428,12 +438,12 @@ impl Protection for Claims {
                 staged.restarts += 1;
                 continue;
             };
-            // Behind the compare-and-swap. The agent puts a fence in between for machines on which
-            // that is none.
+            // ORDERING: after the compare-and-swap. The agent puts a fence in between for machines
+            // on which that is none.
             if regions.generation.load(Ordering::SeqCst) != GENERATION {
                 return Did::Lost;
             }
-            return regions.alone(ring, staged, |_, plan, source, bytes| {
+            return regions.record_exclusively(ring, staged, |_, plan, source, bytes| {
                 // SAFETY: `step` bounded the plan's place, and the sources have words to spare.
                 unsafe { claim.commit(plan, ring.map(), source, bytes) };
                 true
@@ -464,7 +474,7 @@ impl Protection for Mutexes {
 /// A mutex of pthread_mutex_lock(3), as processes share it.
 struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
 
-// SAFETY: that is what a mutex is for.
+// SAFETY: a mutex may be used by several threads.
 unsafe impl Send for Mutex {}
 // SAFETY: as above.
 unsafe impl Sync for Mutex {}
@@ -537,7 +547,7 @@ impl<C: Clock> Writer for Paper<C> {
     fn record(&self, staged: &mut Staged) -> Did {
         let Some(ring) = self.buffers.get(cpu()) else { return Did::Lost };
         let buffer = ring.buffer();
-        // Behind the compare-and-swap, as with claims.
+        // The check comes after the compare-and-swap, as with claims.
         let goes_on = || self.generation.load(Ordering::SeqCst) == GENERATION;
         let now = || self.clock.now_in_order();
         let reserved = buffer.reserve(ring.map(), now, goes_on, (ID, staged.body_bytes, 0));

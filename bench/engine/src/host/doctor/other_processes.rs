@@ -1,20 +1,20 @@
-//! Who else uses the machine while we look, and who else traces it.
+//! Other processes that use the machine during the check, and other tracers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::Disturbance;
-use super::seen::Seen;
+use super::system_files::SystemFiles;
 
-/// Part of a CPU from which on somebody is named.
+/// Part of a CPU from which on a process is named.
 const BUSY: f64 = 0.02;
-/// Part of all CPUs that others may have.
+/// Part of all CPUs that other processes may use.
 const LOAD_MAX: f64 = 0.05;
 /// Part of a CPU that a host may take away.
 const STOLEN_MAX: f64 = 0.005;
-/// Per cent of the last ten seconds that somebody may have waited.
+/// Largest part of the last ten seconds, in percent, that processes may have waited.
 const PRESSURE_MAX: f64 = 1.0;
-/// Programs that trace, by the names that the kernel knows them by: fifteen characters at most.
+/// Programs that trace, by their names in the kernel: fifteen characters at most.
 const TRACERS: [&str; 12] = [
     "lttng-sessiond",
     "lttng-consumerd",
@@ -33,7 +33,7 @@ const TRACERS: [&str; 12] = [
 /// Time that processes and CPUs had, in ticks.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Times {
-    /// Of each process: name, ticks.
+    /// Processes by id: name, ticks.
     processes: BTreeMap<u32, (String, u64)>,
     /// All CPUs: ticks in all, of which idle, of which stolen.
     all: u64,
@@ -42,9 +42,9 @@ pub(super) struct Times {
 }
 
 impl Times {
-    pub(super) fn look(seen: &Seen) -> Self {
+    pub(super) fn read(system: &SystemFiles) -> Self {
         let mut times = Self::default();
-        let stat = seen.text("proc/stat").unwrap_or_default();
+        let stat = system.text("proc/stat").unwrap_or_default();
         let line = stat.lines().next().unwrap_or_default();
         // cpu user nice system idle iowait irq softirq steal guest guest_nice; guests are in user.
         let ticks: Vec<u64> =
@@ -52,17 +52,17 @@ impl Times {
         times.all = ticks.iter().sum();
         times.idle = ticks.iter().skip(3).take(2).sum();
         times.stolen = ticks.get(7).copied().unwrap_or_default();
-        for name in seen.names("proc") {
+        for name in system.names("proc") {
             let Ok(pid) = name.parse() else { continue };
-            let text = seen.text(&format!("proc/{name}/stat")).unwrap_or_default();
+            let text = system.text(&format!("proc/{name}/stat")).unwrap_or_default();
             times.processes.extend(process(&text).map(|found| (pid, found)));
         }
         times
     }
 }
 
-/// Name and ticks of a process, by its line in /proc/PID/stat: the name is in parentheses, and may
-/// have any of them in it.
+/// Parses name and ticks of a process, in its line of /proc/PID/stat: the name is in parentheses,
+/// and may contain parentheses.
 fn process(line: &str) -> Option<(String, u64)> {
     let (before, after) = line.rsplit_once(')')?;
     let name = before.split_once('(')?.1;
@@ -71,12 +71,12 @@ fn process(line: &str) -> Option<(String, u64)> {
     Some((name.to_owned(), ticks(11)? + ticks(12)?))
 }
 
-/// All checks; others are watched for so long.
-pub(super) fn all(seen: &Seen, watched: Duration) -> Vec<Disturbance> {
-    let before = Times::look(seen);
+/// Runs all checks; other processes are observed for this time.
+pub(super) fn all(system: &SystemFiles, watched: Duration) -> Vec<Disturbance> {
+    let before = Times::read(system);
     let begin = Instant::now();
     std::thread::sleep(watched);
-    let after = Times::look(seen);
+    let after = Times::read(system);
     // SAFETY: sysconf has no preconditions.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
     let seconds = begin.elapsed().as_secs_f64().max(1e-3);
@@ -84,10 +84,10 @@ pub(super) fn all(seen: &Seen, watched: Duration) -> Vec<Disturbance> {
     vec![
         busy(&before, &after, per_tick),
         stolen(&before, &after),
-        pressure(seen),
+        pressure(system),
         tracers(&after),
-        tracefs(seen),
-        bpf(seen, programs_loaded()),
+        tracefs(system),
+        bpf(system, programs_loaded()),
     ]
 }
 
@@ -138,20 +138,20 @@ pub(super) fn stolen(before: &Times, after: &Times) -> Disturbance {
     Disturbance::disturbs("stolen time", fact, why, hint)
 }
 
-/// Who waits for what, as the kernel counts it (PSI).
-pub(super) fn pressure(seen: &Seen) -> Disturbance {
+/// Checks how long processes wait for which resource, by the kernel's pressure stall information.
+pub(super) fn pressure(system: &SystemFiles) -> Disturbance {
     let mut waits = Vec::new();
-    let mut is_told = false;
+    let mut is_supported = false;
     for what in ["cpu", "memory", "io"] {
-        let text = seen.text(&format!("proc/pressure/{what}")).unwrap_or_default();
+        let text = system.text(&format!("proc/pressure/{what}")).unwrap_or_default();
         let average = text.split_whitespace().find_map(|word| word.strip_prefix("avg10="));
         let Some(average) = average.and_then(|word| word.parse::<f64>().ok()) else { continue };
-        is_told = true;
+        is_supported = true;
         if average > PRESSURE_MAX {
             waits.push(format!("{what} {average} %"));
         }
     }
-    if !is_told {
+    if !is_supported {
         return Disturbance::good("pressure", "not told here (PSI)");
     }
     if waits.is_empty() {
@@ -181,21 +181,21 @@ pub(super) fn tracers(times: &Times) -> Disturbance {
     )
 }
 
-pub(super) fn tracefs(seen: &Seen) -> Disturbance {
+pub(super) fn tracefs(system: &SystemFiles) -> Disturbance {
     let folders = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
-    let tracer = |folder: &&&str| seen.text(&format!("{folder}/current_tracer")).is_some();
+    let tracer = |folder: &&&str| system.text(&format!("{folder}/current_tracer")).is_some();
     let Some(folder) = folders.iter().find(tracer) else {
         return Disturbance::good("tracefs", "not mounted, or not for us to read");
     };
     let mut active = Vec::new();
-    let text = |path: &str| seen.text(&format!("{folder}/{path}")).unwrap_or_default();
+    let text = |path: &str| system.text(&format!("{folder}/{path}")).unwrap_or_default();
     if text("current_tracer") != "nop" {
         active.push(format!("tracer {}", text("current_tracer")));
     }
     if matches!(text("events/enable").as_str(), "1" | "X") {
         active.push("events are enabled".to_owned());
     }
-    let instances = seen.names(&format!("{folder}/instances"));
+    let instances = system.names(&format!("{folder}/instances"));
     if !instances.is_empty() {
         let few: Vec<&str> = instances.iter().take(4).map(String::as_str).collect();
         active.push(format!("{} instances: {}", instances.len(), few.join(", ")));
@@ -214,8 +214,8 @@ pub(super) fn tracefs(seen: &Seen) -> Disturbance {
     )
 }
 
-pub(super) fn bpf(seen: &Seen, loaded: Option<usize>) -> Disturbance {
-    if seen.number("proc/sys/kernel/bpf_stats_enabled") == Some(1) {
+pub(super) fn bpf(system: &SystemFiles, loaded: Option<usize>) -> Disturbance {
+    if system.number("proc/sys/kernel/bpf_stats_enabled") == Some(1) {
         return Disturbance::disturbs(
             "bpf",
             "the kernel measures each BPF program (bpf_stats_enabled)",
@@ -233,7 +233,7 @@ pub(super) fn bpf(seen: &Seen, loaded: Option<usize>) -> Disturbance {
     }
 }
 
-/// How many BPF programs are loaded, in all the kernel; `None` if we may not know.
+/// Returns the number of BPF programs in the kernel; `None` without the right to list them.
 fn programs_loaded() -> Option<usize> {
     /// BPF_PROG_GET_NEXT_ID (include/uapi/linux/bpf.h).
     const NEXT_PROGRAM: libc::c_int = 11;

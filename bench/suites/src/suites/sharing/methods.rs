@@ -1,7 +1,7 @@
-//! Who reads and updates a thousand elements: a pass does it once with each.
+//! Methods to read and update a thousand elements: a pass does it once with each.
 //!
-//! Main invariant: the values of each sample are others than those of the sample before, and every
-//! pass of readers is held against their sum; what was updated is looked for by another way.
+//! Main invariant: the values of each sample differ from those of the sample before, and every pass
+//! of readers is checked against their sum; updated values are read back by another method.
 
 use std::hint::black_box;
 use std::io;
@@ -16,26 +16,26 @@ use super::bpf::{Map, Mapped, Program, set_first};
 
 /// Elements that are read and updated, as in the paper.
 pub(super) const ELEMENTS: u32 = 1000;
-/// Elements of the map: a multiple of what a page holds.
+/// Elements of the map: a multiple of the elements of a page.
 const MAP_ELEMENTS: u32 = 1024;
 /// Element with the first value, for the program that writes.
 const SEED: u32 = MAP_ELEMENTS - 1;
-/// What each value is more than the one before.
+/// Difference between each value and the one before.
 const STRIDE: i32 = 7919;
-/// How often a program runs in one call.
+/// Number of program runs in one call.
 const RUNS: u32 = 20;
 /// Sub-buffers of the recorder's map, as powers of two: as small as can be, since nothing is
 /// recorded.
 const SUB_SHIFT: u32 = 12;
 const COUNT_SHIFT: u32 = 1;
 
-/// What the kernel says of calls that a map does not have, among its own numbers.
+/// The kernel's internal error number for calls that a map does not have.
 const ENOTSUPP: i32 = 524;
 
-/// A way to an element.
+/// A method to read and update elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// An array in memory of our own: the baseline.
+pub(super) enum AccessMethod {
+    /// An array in private memory: the baseline.
     Memory,
     /// The map, mapped.
     Mmap,
@@ -49,12 +49,12 @@ pub(super) enum Way {
     Recorder,
 }
 
-impl Way {
+impl AccessMethod {
     /// All of them.
     pub(super) const ALL: [Self; 6] =
         [Self::Memory, Self::Mmap, Self::Recorder, Self::Program, Self::Batch, Self::Syscall];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -66,22 +66,23 @@ impl Way {
         }
     }
 
-    /// Whether it writes: the recorder has its programs count, and only reads.
+    /// Returns true if the method writes: the recorder has its programs count, and only reads.
     pub(super) const fn updates(self) -> bool {
         !matches!(self, Self::Recorder)
     }
 }
 
-/// Why a way cannot be had.
+/// The reason why a method is not available.
 #[derive(Debug, Clone)]
-pub(super) struct Lack {
+pub(super) struct Unavailability {
     pub(super) words: String,
-    /// Whether it should have worked.
+    /// True if it should have worked.
     pub(super) is_failure: bool,
 }
 
-impl Lack {
-    /// Not allowed, or not known to this kernel; anything else is a mistake.
+impl Unavailability {
+    /// Judges an error: a missing privilege or kernel feature is an absence; anything else is a
+    /// failure.
     fn of(what: &str, error: &io::Error) -> Self {
         let words = format!("{what}: {}", IoError::text(error));
         let code = error.raw_os_error();
@@ -89,98 +90,101 @@ impl Lack {
         Self { words, is_failure: !is_absent }
     }
 
-    /// The same of a program: what the verifier refuses is a mistake, too.
+    /// Makes the reason for a program: a rejection by the verifier is a failure, too.
     fn of_program(error: &io::Error) -> Self {
-        let lack = Self::of("the kernel takes no program of ours", error);
-        Self { is_failure: lack.is_failure || error.raw_os_error() == Some(libc::EINVAL), ..lack }
+        let unavailability = Self::of("the kernel takes no program of ours", error);
+        Self {
+            is_failure: unavailability.is_failure || error.raw_os_error() == Some(libc::EINVAL),
+            ..unavailability
+        }
     }
 }
 
-/// A thing, or why it cannot be had.
-type Had<T> = std::result::Result<T, Lack>;
+/// A value, or the reason for its absence.
+type Attempt<T> = std::result::Result<T, Unavailability>;
 
-fn had<T>(what: &str, tried: io::Result<T>) -> Had<T> {
-    tried.map_err(|error| Lack::of(what, &error))
+fn had<T>(what: &str, tried: io::Result<T>) -> Attempt<T> {
+    tried.map_err(|error| Unavailability::of(what, &error))
 }
 
-/// What a pass is timed by: gets passes, gives ns of an element.
+/// The timer of a pass: gets passes, gives ns of an element.
 pub(super) type Timing<'t> =
     &'t mut dyn FnMut(&mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>>;
 
 /// All that elements are in.
 pub(super) struct Shared {
     memory: Vec<AtomicU64>,
-    map: Had<Map>,
-    mapped: Had<Mapped>,
-    adding: Had<Program>,
-    filling: Had<Program>,
-    batch: Had<()>,
-    buffers: Had<Buffers>,
-    /// What is in it since the latest sample, from the first on.
+    map: Attempt<Map>,
+    mapped: Attempt<Mapped>,
+    adding: Attempt<Program>,
+    filling: Attempt<Program>,
+    batch: Attempt<()>,
+    buffers: Attempt<Buffers>,
+    /// First position that has been written since the latest sample.
     first: u64,
 }
 
 impl Shared {
-    /// Makes what can be had here.
+    /// Makes the maps and programs that are possible here.
     pub(super) fn new() -> Self {
         let map = had("the kernel gives no map that can be mapped", Map::new(MAP_ELEMENTS));
-        let with = |map: &Had<Map>| map.as_ref().map(|_| ()).map_err(Clone::clone);
-        let lack = with(&map);
+        let with = |map: &Attempt<Map>| map.as_ref().map(|_| ()).map_err(Clone::clone);
+        let unavailability = with(&map);
         let program = |make: &dyn Fn(&Map) -> io::Result<Program>| match &map {
-            Ok(map) => make(map).map_err(|error| Lack::of_program(&error)),
-            Err(lack) => Err(lack.clone()),
+            Ok(map) => make(map).map_err(|error| Unavailability::of_program(&error)),
+            Err(unavailability) => Err(unavailability.clone()),
         };
         let adding = program(&|map| Program::adding(map, ELEMENTS));
         let filling = program(&|map| Program::filling(map, ELEMENTS, SEED, STRIDE));
         let mapped = match &map {
             Ok(map) => had("the map cannot be mapped", map.mapped()),
-            Err(lack) => Err(lack.clone()),
+            Err(unavailability) => Err(unavailability.clone()),
         };
         let batch = match &map {
             Ok(map) => {
                 let (mut keys, mut values) = ([0; 2], [0; 2]);
                 had("there are no batches", map.get_many(&mut keys, &mut values).map(drop))
             }
-            Err(_) => lack,
+            Err(_) => unavailability,
         };
         let memory = (0..ELEMENTS).map(|_| AtomicU64::new(0)).collect();
         Self { memory, map, mapped, adding, filling, batch, buffers: buffers(), first: 0 }
     }
 
-    /// Why a way cannot be had, if it cannot.
-    pub(super) fn lacks(&self, way: Way) -> Option<&Lack> {
-        match way {
-            Way::Memory => None,
-            Way::Mmap => self.mapped.as_ref().err(),
-            Way::Syscall => self.map.as_ref().err(),
-            Way::Batch => self.batch.as_ref().err(),
-            Way::Program => self.adding.as_ref().err().or(self.filling.as_ref().err()),
-            Way::Recorder => self.buffers.as_ref().err(),
+    /// Returns the reason why a method is not available.
+    pub(super) fn unavailability(&self, method: AccessMethod) -> Option<&Unavailability> {
+        match method {
+            AccessMethod::Memory => None,
+            AccessMethod::Mmap => self.mapped.as_ref().err(),
+            AccessMethod::Syscall => self.map.as_ref().err(),
+            AccessMethod::Batch => self.batch.as_ref().err(),
+            AccessMethod::Program => self.adding.as_ref().err().or(self.filling.as_ref().err()),
+            AccessMethod::Recorder => self.buffers.as_ref().err(),
         }
     }
 
-    /// The values that there are to be from now on.
+    /// Returns the current values.
     fn values(&self) -> impl Iterator<Item = u64> + use<> {
         let first = self.first;
         (0..u64::from(ELEMENTS)).map(move |at| value(first, at))
     }
 
-    /// Has others write new values to what `way` will read.
-    pub(super) fn write(&mut self, way: Way, sample: u64) -> Result<()> {
+    /// Writes new values by another method to the elements that `method` will read.
+    pub(super) fn write(&mut self, method: AccessMethod, sample: u64) -> Result<()> {
         self.first = first(sample);
-        if way == Way::Memory {
+        if method == AccessMethod::Memory {
             self.values().zip(&self.memory).for_each(|(value, word)| {
                 word.store(value, Ordering::Relaxed);
             });
             return Ok(());
         }
-        if way == Way::Recorder {
+        if method == AccessMethod::Recorder {
             return self.write_counters();
         }
         let map = self.map.as_ref().map_err(failed)?;
         // A program of the kernel's in one sample, a call for each in the next.
         match &self.filling {
-            Ok(filling) if way != Way::Program && sample.is_multiple_of(2) => {
+            Ok(filling) if method != AccessMethod::Program && sample.is_multiple_of(2) => {
                 map.set(SEED, self.first).map_err(io)?;
                 filling.run(1).map_err(io).map(drop)
             }
@@ -202,21 +206,21 @@ impl Shared {
         set_first(buffers.map_fd(), &mut bytes).map_err(io)
     }
 
-    /// Reads all elements by `way`, as `timing` says.
-    pub(super) fn read(&mut self, way: Way, timing: Timing<'_>) -> Result<Vec<f64>> {
+    /// Reads all elements by `method`, timed by `timing`.
+    pub(super) fn read(&mut self, method: AccessMethod, timing: Timing<'_>) -> Result<Vec<f64>> {
         let expected = self.values().fold(0, u64::wrapping_add);
         let check = |sum: u64| {
             let is_right = sum == expected;
             if is_right { Ok(None) } else { Err(wrong("what is read was not written")) }
         };
-        match way {
-            Way::Memory => timing(&mut || check(sum(black_box(&self.memory)))),
-            Way::Mmap => {
+        match method {
+            AccessMethod::Memory => timing(&mut || check(sum(black_box(&self.memory)))),
+            AccessMethod::Mmap => {
                 let words = self.mapped.as_ref().map_err(failed)?.words();
                 let words = &words[..ELEMENTS as usize];
                 timing(&mut || check(sum(black_box(words))))
             }
-            Way::Syscall => {
+            AccessMethod::Syscall => {
                 let map = self.map.as_ref().map_err(failed)?;
                 timing(&mut || {
                     let mut sum = 0_u64;
@@ -226,7 +230,7 @@ impl Shared {
                     check(sum)
                 })
             }
-            Way::Batch => {
+            AccessMethod::Batch => {
                 let map = self.map.as_ref().map_err(failed)?;
                 let mut keys = vec![0; ELEMENTS as usize];
                 let mut values = vec![0; ELEMENTS as usize];
@@ -237,7 +241,7 @@ impl Shared {
                     check(values.iter().copied().fold(0, u64::wrapping_add))
                 })
             }
-            Way::Program => {
+            AccessMethod::Program => {
                 let adding = self.adding.as_ref().map_err(failed)?;
                 timing(&mut || {
                     let ran = adding.run(RUNS).map_err(io)?;
@@ -247,7 +251,7 @@ impl Shared {
                     Ok(Some(f64::from(ran.ns) / f64::from(ELEMENTS)))
                 })
             }
-            Way::Recorder => {
+            AccessMethod::Recorder => {
                 let buffers = self.buffers.as_ref().map_err(failed)?;
                 timing(&mut || {
                     let events = 0..ELEMENTS as usize;
@@ -259,8 +263,13 @@ impl Shared {
         }
     }
 
-    /// Updates all elements by `way`, as `timing` says: with other values in each sample.
-    pub(super) fn update(&mut self, way: Way, sample: u64, timing: Timing<'_>) -> Result<Vec<f64>> {
+    /// Updates all elements by `method`, timed by `timing`: with other values in each sample.
+    pub(super) fn update(
+        &mut self,
+        method: AccessMethod,
+        sample: u64,
+        timing: Timing<'_>,
+    ) -> Result<Vec<f64>> {
         let first = first(sample);
         self.first = first;
         let fill = |words: &[AtomicU64]| {
@@ -269,14 +278,14 @@ impl Shared {
             }
             Ok(None)
         };
-        match way {
-            Way::Memory => timing(&mut || fill(black_box(&self.memory))),
-            Way::Mmap => {
+        match method {
+            AccessMethod::Memory => timing(&mut || fill(black_box(&self.memory))),
+            AccessMethod::Mmap => {
                 let words = self.mapped.as_ref().map_err(failed)?.words();
                 let words = &words[..ELEMENTS as usize];
                 timing(&mut || fill(black_box(words)))
             }
-            Way::Syscall => {
+            AccessMethod::Syscall => {
                 let map = self.map.as_ref().map_err(failed)?;
                 timing(&mut || {
                     let all = (0..ELEMENTS).zip(self.values());
@@ -286,7 +295,7 @@ impl Shared {
                     Ok(None)
                 })
             }
-            Way::Batch => {
+            AccessMethod::Batch => {
                 let map = self.map.as_ref().map_err(failed)?;
                 let mut keys: Vec<u32> = (0..ELEMENTS).collect();
                 let mut values: Vec<u64> = self.values().collect();
@@ -295,7 +304,7 @@ impl Shared {
                     false => Err(wrong("not all elements were updated")),
                 })
             }
-            Way::Program => {
+            AccessMethod::Program => {
                 let filling = self.filling.as_ref().map_err(failed)?;
                 self.map.as_ref().map_err(failed)?.set(SEED, first).map_err(io)?;
                 timing(&mut || {
@@ -303,46 +312,50 @@ impl Shared {
                     Ok(Some(f64::from(ran.ns) / f64::from(ELEMENTS)))
                 })
             }
-            Way::Recorder => Err(wrong("the recorder only reads")),
+            AccessMethod::Recorder => Err(wrong("the recorder only reads")),
         }
     }
 
-    /// Looks for what `way` has just written, by another way.
-    pub(super) fn check_updated(&self, way: Way) -> Result<()> {
+    /// Reads the values that `method` has just written, by another method.
+    pub(super) fn check_updated(&self, method: AccessMethod) -> Result<()> {
         let of = |words: &[AtomicU64]| -> Vec<u64> {
             words.iter().take(ELEMENTS as usize).map(|word| word.load(Ordering::Relaxed)).collect()
         };
-        let found = match (way, &self.map, &self.mapped) {
-            (Way::Memory, ..) => of(&self.memory),
-            (Way::Syscall | Way::Batch | Way::Program, _, Ok(mapped)) => of(mapped.words()),
+        let found = match (method, &self.map, &self.mapped) {
+            (AccessMethod::Memory, ..) => of(&self.memory),
+            (
+                AccessMethod::Syscall | AccessMethod::Batch | AccessMethod::Program,
+                _,
+                Ok(mapped),
+            ) => of(mapped.words()),
             (_, Ok(map), _) => {
                 (0..ELEMENTS).map(|key| map.get(key).map_err(io)).collect::<Result<_>>()?
             }
-            (_, Err(lack), _) => return Err(failed(lack)),
+            (_, Err(unavailability), _) => return Err(failed(unavailability)),
         };
         let is_right = found.into_iter().eq(self.values());
         if is_right { Ok(()) } else { Err(wrong("what was updated is not there")) }
     }
 }
 
-/// The first value of a sample: none that was there before, and more than 32 bits of it.
+/// Returns the first value of a sample: one that was not used before, with more than 32 bits.
 const fn first(sample: u64) -> u64 {
     sample.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The value of an element.
+/// Returns the value of an element.
 const fn value(first: u64, at: u64) -> u64 {
     first.wrapping_add(at * STRIDE as u64)
 }
 
-/// One load for each: they are atomics, which no compiler reads several at a time.
+/// Adds the words, with one load for each: they are atomics, which no compiler combines.
 #[inline(never)]
 fn sum(words: &[AtomicU64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
 }
 
-/// The recorder's map of one CPU, with a counter for each element.
-fn buffers() -> Had<Buffers> {
+/// Makes the recorder's map of one CPU, with a counter for each element.
+fn buffers() -> Attempt<Buffers> {
     let layout = BufferLayout::new(SUB_SHIFT, COUNT_SHIFT, ELEMENTS as usize);
     let layout = layout.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
     had(
@@ -351,8 +364,8 @@ fn buffers() -> Had<Buffers> {
     )
 }
 
-fn failed(lack: &Lack) -> Error {
-    wrong(&lack.words)
+fn failed(unavailability: &Unavailability) -> Error {
+    wrong(&unavailability.words)
 }
 
 fn io(error: io::Error) -> Error {
@@ -374,20 +387,20 @@ mod tests {
     #[test]
     fn every_way_reads_what_others_wrote_and_others_find_what_it_writes() {
         let mut shared = Shared::new();
-        for (number, way) in Way::ALL.into_iter().enumerate() {
-            if let Some(lack) = shared.lacks(way) {
-                assert!(!lack.is_failure, "{lack:?}");
-                eprintln!("skipped, because {}: {}", lack.words, way.name());
+        for (number, method) in AccessMethod::ALL.into_iter().enumerate() {
+            if let Some(unavailability) = shared.unavailability(method) {
+                assert!(!unavailability.is_failure, "{unavailability:?}");
+                eprintln!("skipped, because {}: {}", unavailability.words, method.name());
                 continue;
             }
             let sample = 2 * number as u64;
             for sample in [sample, sample + 1] {
-                shared.write(way, sample).expect("written");
-                shared.read(way, &mut once).expect("what was written");
+                shared.write(method, sample).expect("written");
+                shared.read(method, &mut once).expect("what was written");
             }
-            if way.updates() {
-                shared.update(way, sample + 100, &mut once).expect("updated");
-                shared.check_updated(way).expect("what was updated");
+            if method.updates() {
+                shared.update(method, sample + 100, &mut once).expect("updated");
+                shared.check_updated(method).expect("what was updated");
             }
         }
     }
@@ -395,11 +408,11 @@ mod tests {
     #[test]
     fn wrong_values_are_found() {
         let mut shared = Shared::new();
-        shared.write(Way::Memory, 1).expect("written");
+        shared.write(AccessMethod::Memory, 1).expect("written");
         shared.memory[999].fetch_add(1, Ordering::Relaxed);
-        shared.read(Way::Memory, &mut once).expect_err("one value is another");
-        shared.update(Way::Memory, 2, &mut once).expect("updated");
+        shared.read(AccessMethod::Memory, &mut once).expect_err("one value is another");
+        shared.update(AccessMethod::Memory, 2, &mut once).expect("updated");
         shared.memory[0].fetch_add(1, Ordering::Relaxed);
-        shared.check_updated(Way::Memory).expect_err("one value is another");
+        shared.check_updated(AccessMethod::Memory).expect_err("one value is another");
     }
 }

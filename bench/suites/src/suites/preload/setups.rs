@@ -1,4 +1,4 @@
-//! How a program is run: the same program, in surroundings that differ.
+//! Ways to run a program: the same program, in different surroundings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,11 +6,11 @@ use std::process::Command;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{BuildTools, Place, has, make_dir};
+use trackway_bench_engine::host::workspace::{BuildTools, Workspace, has, make_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::suite::{Entry, SuiteContext};
 
-use super::programs::{Real, as_everywhere};
+use super::programs::{Real, set_neutral_environment};
 use crate::trace_check::{self, RecorderSummary};
 use crate::tracers::RING_BYTES;
 use crate::tracers::command_tracer::{self, LTTNG_LIBC, Ust};
@@ -20,9 +20,9 @@ use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings}
 
 /// The workload.
 const PROGRAM: &str = "allocate";
-/// What only comes between.
+/// The library that only interposes.
 const INTERPOSED: &str = "interpose";
-/// Where traces go, in the scratch folder.
+/// Folder of traces, in the scratch folder.
 const TRACE: &str = "preload-trace";
 
 /// A program that allocates (`workloads/allocate.c`).
@@ -40,7 +40,7 @@ impl Program {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Words, Self::Trees, Self::Pairs];
 
-    /// Its name, as the workload takes it.
+    /// Returns its name in the workload's arguments.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Words => "words",
@@ -49,7 +49,7 @@ impl Program {
         }
     }
 
-    /// Its size: a batch takes some milliseconds.
+    /// Returns its size: a batch takes some milliseconds.
     const fn size(self) -> &'static str {
         match self {
             Self::Words => "50000",
@@ -59,25 +59,25 @@ impl Program {
     }
 }
 
-/// How a program is run.
+/// Surroundings of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Setup {
     /// Alone.
     Plain,
     /// With a library between it and malloc that does nothing.
     Interposed,
-    /// With our helper, while nobody records.
+    /// With the preload helper, without a session.
     Idle,
-    /// With LTTng's, its daemon running, while nobody records.
+    /// With LTTng's wrapper and daemon, without a session.
     LttngIdle,
-    /// With our helper, into a flight recorder.
+    /// With the preload helper, into a flight recorder.
     Recorded,
     /// With LTTng's, into a snapshot session.
     LttngRecorded,
 }
 
-impl Way {
-    /// All of them; the first one is what the others are told in terms of.
+impl Setup {
+    /// All setups; the first is the baseline of the others.
     pub(super) const ALL: [Self; 6] = [
         Self::Plain,
         Self::Interposed,
@@ -87,7 +87,7 @@ impl Way {
         Self::LttngRecorded,
     ];
 
-    /// Its row.
+    /// Returns its row.
     pub(super) const fn tracer(self) -> &'static str {
         match self {
             Self::Plain => "none",
@@ -100,93 +100,93 @@ impl Way {
     }
 }
 
-/// What a run gave.
+/// The result of a run.
 pub(super) struct Run {
     pub(super) batches: Vec<Batch>,
     pub(super) account: Option<Account>,
 }
 
-/// All ways, as far as they can be gone here.
-pub(super) struct Ways {
+/// All setups, as far as they are possible here.
+pub(super) struct Setups {
     /// libtrackway-libc.so and libtrackway.so, as LD_PRELOAD has them.
     helper: Option<String>,
-    theirs: Theirs,
+    lttng: LttngDaemon,
 }
 
 /// LTTng's daemon.
-enum Theirs {
+enum LttngDaemon {
     Runs(Daemon),
     Absent(String),
     Failed(String),
 }
 
-impl Ways {
+impl Setups {
     /// Compiles the programs, and starts LTTng's daemon.
     pub(super) fn set_up(context: &SuiteContext<'_>) -> Result<Self> {
-        let place = context.place;
+        let workspace = context.workspace;
         if !has("cc") {
             return Err(Error::output("trackway bench preload", "no C compiler (cc) is installed"));
         }
-        context.progress.say("compiling");
-        place.compile(PROGRAM, &[])?;
-        place.compile(INTERPOSED, &["-shared", "-fPIC", "-Wl,-z,now"])?;
-        let helper = helper(&place.tools)
+        context.progress.show_step("compiling");
+        workspace.compile(PROGRAM, &[])?;
+        workspace.compile(INTERPOSED, &["-shared", "-fPIC", "-Wl,-z,now"])?;
+        let helper = helper(&workspace.tools)
             .map(|[helper, library]| format!("{}:{}", helper.display(), library.display()));
-        context.progress.say("setting up LTTng-UST");
-        let theirs = match Ust::absence_of_libc(place) {
-            Some(reason) => Theirs::Absent(reason),
-            None => match Daemon::start(place) {
-                Ok(daemon) => Theirs::Runs(daemon),
+        context.progress.show_step("setting up LTTng-UST");
+        let lttng = match Ust::absence_of_libc(workspace) {
+            Some(reason) => LttngDaemon::Absent(reason),
+            None => match Daemon::start(workspace) {
+                Ok(daemon) => LttngDaemon::Runs(daemon),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) => Theirs::Failed(error.to_string()),
+                Err(error) => LttngDaemon::Failed(error.to_string()),
             },
         };
-        Ok(Self { helper, theirs })
+        Ok(Self { helper, lttng })
     }
 
-    /// Says in an entry why this way cannot be gone, if it cannot.
-    pub(super) fn refuse(&self, way: Way, entry: Option<&mut Entry>) {
+    /// Sets the reason in an entry if its setup is not possible.
+    pub(super) fn refuse(&self, setup: Setup, entry: Option<&mut Entry>) {
         let Some(entry) = entry else { return };
-        match way {
-            Way::Idle | Way::Recorded if self.helper.is_none() => {
+        match setup {
+            Setup::Idle | Setup::Recorded if self.helper.is_none() => {
                 let reason = "libtrackway-libc.so is not beside this executable";
                 entry.absent = Some(reason.to_owned());
             }
-            Way::LttngIdle | Way::LttngRecorded => match &self.theirs {
-                Theirs::Runs(_) => {}
-                Theirs::Absent(reason) => entry.absent = Some(reason.clone()),
-                Theirs::Failed(reason) => entry.failed = Some(reason.clone()),
+            Setup::LttngIdle | Setup::LttngRecorded => match &self.lttng {
+                LttngDaemon::Runs(_) => {}
+                LttngDaemon::Absent(reason) => entry.absent = Some(reason.clone()),
+                LttngDaemon::Failed(reason) => entry.failed = Some(reason.clone()),
             },
             _ => {}
         }
     }
 
-    /// Runs a program, and checks that what should be recorded was.
+    /// Runs a program, and checks that all expected events were recorded.
     pub(super) fn run(
         &self,
-        place: &Place,
-        way: Way,
+        workspace: &Workspace,
+        setup: Setup,
         program: Program,
         batches: u32,
     ) -> Result<Run> {
-        let workload = place.path(PROGRAM);
-        let mut command = match way {
-            Way::Recorded => {
-                place.clear(TRACE);
-                let mut command = Self::recorder(place);
+        let workload = workspace.path(PROGRAM);
+        let mut command = match setup {
+            Setup::Recorded => {
+                workspace.clear(TRACE);
+                let mut command = Self::recorder(workspace);
                 command.arg("--").arg(workload);
                 command
             }
-            Way::LttngIdle | Way::LttngRecorded => self.daemon()?.command(&workload),
-            Way::Plain | Way::Interposed | Way::Idle => Command::new(&workload),
+            Setup::LttngIdle | Setup::LttngRecorded => self.daemon()?.command(&workload),
+            Setup::Plain | Setup::Interposed | Setup::Idle => Command::new(&workload),
         };
-        self.surround(&mut command, place, way)?;
-        if matches!(way, Way::LttngIdle | Way::LttngRecorded) {
+        self.surround(&mut command, workspace, setup)?;
+        if matches!(setup, Setup::LttngIdle | Setup::LttngRecorded) {
             command.env("LD_PRELOAD", LTTNG_LIBC);
         }
         command.args([program.name(), &batches.to_string(), program.size()]);
-        if way == Way::LttngRecorded {
-            place.clear(TRACE);
+        if setup == Setup::LttngRecorded {
+            workspace.clear(TRACE);
             let session = UstSession {
                 name: SESSION,
                 is_snapshot: true,
@@ -195,86 +195,92 @@ impl Ways {
                 filter: None,
                 contexts: &[],
             };
-            session.begin_anew(self.daemon()?, &place.path(TRACE))?;
+            session.begin_again(self.daemon()?, &workspace.path(TRACE))?;
         }
-        let finished = child::run(&mut command, way.tracer())?;
+        let finished = child::run(&mut command, setup.tracer())?;
         let batches = workload::batches(&finished.stdout)?;
         let calls: u64 = batches.iter().map(|batch| batch.events).sum();
-        let account = match way {
-            Way::Recorded => Some(account(&place.path(TRACE), calls)?),
-            Way::LttngRecorded => {
+        let account = match setup {
+            Setup::Recorded => Some(account(&workspace.path(TRACE), calls)?),
+            Setup::LttngRecorded => {
                 ust_session::end(self.daemon()?, SESSION, true)?;
-                Some(trace_check::newest(&place.path(TRACE), calls)?)
+                Some(trace_check::newest(&workspace.path(TRACE), calls)?)
             }
             _ => None,
         };
         Ok(Run { batches, account })
     }
 
-    /// The window and the libraries that a program has in a way.
-    fn surround(&self, command: &mut Command, place: &Place, way: Way) -> Result<()> {
-        command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(place, way)?);
+    /// Sets the window and the libraries of a program in a setup.
+    fn surround(&self, command: &mut Command, workspace: &Workspace, setup: Setup) -> Result<()> {
+        command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, setup)?);
         command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
-        match way {
-            Way::Interposed => command.env("LD_PRELOAD", place.path(INTERPOSED)),
-            Way::Idle => command.env("LD_PRELOAD", self.helper.as_deref().unwrap_or_default()),
+        match setup {
+            Setup::Interposed => command.env("LD_PRELOAD", workspace.path(INTERPOSED)),
+            Setup::Idle => command.env("LD_PRELOAD", self.helper.as_deref().unwrap_or_default()),
             _ => command,
         };
         Ok(())
     }
 
-    /// A program that is installed, alone, with what only comes between, or with our helper while
-    /// nobody records.
-    pub(super) fn real(&self, place: &Place, program: &Real, way: Way) -> Result<Command> {
+    /// Returns the command of an installed program: alone, with a library that only interposes, or
+    /// with the helper without a session.
+    pub(super) fn real(
+        &self,
+        workspace: &Workspace,
+        program: &Real,
+        setup: Setup,
+    ) -> Result<Command> {
         let mut command = program.command();
-        self.surround(&mut command, place, way)?;
+        self.surround(&mut command, workspace, setup)?;
         Ok(command)
     }
 
     /// Records it once: how often it calls the allocator.
-    pub(super) fn count_calls(&self, place: &Place, program: &Real) -> Result<u64> {
-        place.clear(TRACE);
-        let mut command = Self::recorder(place);
+    pub(super) fn count_calls(&self, workspace: &Workspace, program: &Real) -> Result<u64> {
+        workspace.clear(TRACE);
+        let mut command = Self::recorder(workspace);
         command.arg("--").args(program.words());
-        as_everywhere(&mut command);
-        command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(place, Way::Recorded)?);
+        set_neutral_environment(&mut command);
+        command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, Setup::Recorded)?);
         child::run(&mut command, program.name)?;
-        let calls = account(&place.path(TRACE), 0)?.emitted;
+        let calls = account(&workspace.path(TRACE), 0)?.emitted;
         if calls == 0 {
             return Err(Error::output(program.name, "it does not allocate"));
         }
         Ok(calls)
     }
 
-    /// `trackway record OPTIONS`, with our helper, into a flight recorder.
-    fn recorder(place: &Place) -> Command {
-        let mut command = Command::new(&place.tools.trackway);
+    /// Makes the command `trackway record OPTIONS`, with the helper, into a flight recorder.
+    fn recorder(workspace: &Workspace) -> Command {
+        let mut command = Command::new(&workspace.tools.trackway);
         command.args(["record", "--flight-recorder", "--context", "none"]);
         command.args(["--preload", "libc", "--buffer-size", &RING_BYTES.to_string()]);
-        write_to(&mut command, &place.path(TRACE));
+        write_to(&mut command, &workspace.path(TRACE));
         command
     }
 
-    /// Of a window that only the bench uses; where nobody records, of one that no session was in.
-    fn window_dir(place: &Place, way: Way) -> Result<PathBuf> {
-        if way == Way::Recorded {
-            return Ok(place.window_dir().to_owned());
+    /// Returns the folder of a window that only the bench uses; without a session, of one that
+    /// never had a session.
+    fn window_dir(workspace: &Workspace, setup: Setup) -> Result<PathBuf> {
+        if setup == Setup::Recorded {
+            return Ok(workspace.window_dir().to_owned());
         }
-        let folder = place.window_dir().join("idle");
+        let folder = workspace.window_dir().join("idle");
         make_dir(&folder)?;
         Ok(folder)
     }
 
     fn daemon(&self) -> Result<&Daemon> {
-        match &self.theirs {
-            Theirs::Runs(daemon) => Ok(daemon),
+        match &self.lttng {
+            LttngDaemon::Runs(daemon) => Ok(daemon),
             _ => Err(Error::output("lttng-sessiond", "it is not running")),
         }
     }
 }
 
-/// What the recorder says of its events, of which there must be one for each of these calls; there
-/// are some more, of the program's beginning and end.
+/// Returns the account of a recording by its summary. There must be one event for each of these
+/// calls, and some more, from the program's start and end.
 fn account(trace: &Path, calls: u64) -> Result<Account> {
     account_of(&summary(trace)?, calls)
 }
@@ -296,7 +302,7 @@ fn account_of(summary: &RecorderSummary, calls: u64) -> Result<Account> {
     })
 }
 
-/// The helper and the library, if they are here.
+/// Returns the helper and the library, if they are here.
 fn helper(tools: &BuildTools) -> Option<[PathBuf; 2]> {
     Some([command_tracer::helper(tools)?, tools.library.clone()?])
 }
