@@ -95,7 +95,7 @@ impl Scene {
 
     /// Lets time pass, up to `most_ms`: the moment at which something is killed is any.
     fn let_run(&mut self, most_ms: u64) {
-        let us = self.random.below(most_ms * 1000);
+        let us = self.random.next_below(most_ms * 1000);
         std::thread::sleep(Duration::from_micros(us));
     }
 
@@ -216,7 +216,7 @@ fn a_recorder_killed_while_it_starts_leaves_nothing_behind() {
     let mut random = Random::new(15);
     for _ in 0..15 {
         let mut scene = Scene::start(15, "main", false, &TINY, busy(20));
-        std::thread::sleep(Duration::from_micros(random.below(40_000)));
+        std::thread::sleep(Duration::from_micros(random.next_below(40_000)));
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
         scene.recover();

@@ -126,10 +126,10 @@ mod every_instruction {
             let mut random = Random::new(seed);
             for text in TEXTS {
                 let time = *random.pick(&[Time::Near, Time::Far, Time::Back]);
-                scenarios.push(scenario(Fit::Spare(random.below(8)), Some(text), time));
+                scenarios.push(scenario(Fit::Spare(random.next_below(8)), Some(text), time));
             }
             let text = Some(*random.pick(&TEXTS));
-            scenarios.push(scenario(Fit::Spare(random.below(8)), None, Time::Near));
+            scenarios.push(scenario(Fit::Spare(random.next_below(8)), None, Time::Near));
             scenarios.push(scenario(Fit::Exact, text, Time::Far));
             scenarios.push(scenario(Fit::Switch, text, Time::Near));
             scenarios.push(scenario(Fit::Full, Some(200), Time::Back));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use trackway_abi::record::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
 use trackway_ring::{Drained, Region, Snapshot};
 use trackway_testkit::Records;
-use trackway_window::{MappedMemory, SessionLayout, Way, Window};
+use trackway_window::{MappedMemory, SessionLayout, Window, WriterPath};
 
 /// Bytes of a text's length, which precedes the text.
 pub(crate) const LENGTH_BYTES: usize = 4;
@@ -103,7 +103,7 @@ impl State {
     pub(crate) fn read(window: &Window, layout: &SessionLayout, ids: &Ids) -> Result<Self, String> {
         let mut regions = Vec::new();
         for cpu in 0..layout.cpus {
-            for way in Way::ALL {
+            for way in WriterPath::ALL {
                 let Some(region) = layout.region(window, cpu, way) else { continue };
                 let read = read_region(window, layout, &region, ids);
                 let mut state = read.map_err(|wrong| format!("CPU {cpu}, {way:?}: {wrong}"))?;

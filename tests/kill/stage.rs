@@ -19,7 +19,7 @@ use trackway_abi::window::DATA_OFFSET;
 use trackway_ring::lockless::Buffer;
 use trackway_tests::Fixture;
 use trackway_tests::steps::{Running, send, wait_for};
-use trackway_window::{NAME_BYTES, SessionLayout, Way, Window, window_name};
+use trackway_window::{NAME_BYTES, SessionLayout, Window, WriterPath, window_name};
 
 use crate::reading::{EventId, Found, Ids, Kind, State};
 use crate::tracee::Tracee;
@@ -209,7 +209,8 @@ impl Stage {
 
     /// Returns the region of a writer's next record, which depends on its writer path.
     pub(crate) fn region(&self, window: &Window) -> trackway_ring::Region<'static> {
-        let way = if self.settings.by == By::Claim { Way::Claim(0) } else { Way::Sequence };
+        let way =
+            if self.settings.by == By::Claim { WriterPath::Claim(0) } else { WriterPath::Sequence };
         self.layout.region(window, self.cpu as u32, way).expect("the CPU has regions")
     }
 
@@ -342,7 +343,7 @@ impl Stage {
         let of = |cpu, way| self.layout.region(&self.live, cpu, way).expect("it has regions");
         let count = |cpu, way| of(cpu, way).control.discarded.load(Ordering::Relaxed);
         let cpus = 0..self.layout.cpus;
-        cpus.map(|cpu| Way::ALL.map(|way| count(cpu, way)).iter().sum::<u64>()).sum()
+        cpus.map(|cpu| WriterPath::ALL.map(|way| count(cpu, way)).iter().sum::<u64>()).sum()
     }
 
     fn whole(&self, window: &Window) -> Vec<u8> {
@@ -410,7 +411,7 @@ impl Stage {
         ));
         for number in 0..self.layout.cpus.min(CPUS_USED) {
             let cpu = (self.cpu as u32 + number) % self.layout.cpus;
-            for way in Way::ALL {
+            for way in WriterPath::ALL {
                 let region = self.layout.region(&self.live, cpu, way).expect("it has regions");
                 let length = region.geometry.sub_bytes() as usize;
                 for index in 0..region.geometry.sub_count() {

@@ -40,10 +40,10 @@ const FIELDS: [&str; 8] = [
 
 /// Returns some of `words` as a list, or `all`.
 fn list(random: &mut Random, words: &[&str]) -> String {
-    match random.below(6) {
+    match random.next_below(6) {
         0 => "all".to_owned(),
         _ => {
-            let count = 1 + random.below(3);
+            let count = 1 + random.next_below(3);
             let some: Vec<_> = (0..count).map(|_| *random.pick(words)).collect();
             some.join(",")
         }
@@ -78,16 +78,17 @@ fn random_options(random: &mut Random, times: &[Vec<String>]) -> Vec<String> {
         options.extend(["--fields".to_owned(), list(random, &FIELDS)]);
     }
     if random.once_in(4) {
-        options.push(format!("--clock-offset={}", random.below(100_000) as i64 - 50_000));
+        options.push(format!("--clock-offset={}", random.next_below(100_000) as i64 - 50_000));
     }
     if random.once_in(4) {
-        options.push(format!("--clock-offset-ns={}", random.below(1 << 40) as i64 - (1 << 39)));
+        options
+            .push(format!("--clock-offset-ns={}", random.next_below(1 << 40) as i64 - (1 << 39)));
     }
     if !times.is_empty() && random.once_in(2) {
         let times = random.pick(times);
         let (one, other) = (random.pick(times), random.pick(times));
         let (begin, end) = (one.min(other), one.max(other));
-        match random.below(4) {
+        match random.next_below(4) {
             0 => options.push(format!("--begin={begin}")),
             1 => options.push(format!("--end={end}")),
             2 => options.extend([format!("--begin={begin}"), format!("--end={end}")]),

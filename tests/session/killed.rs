@@ -239,7 +239,7 @@ fn events_before_a_kill_are_recovered() {
         let mut change = (round % 2 == 0)
             .then(|| test.command("channel set web channel0 --context none"))
             .map(|mut command| command.stderr(Stdio::null()).spawn().expect("trackway runs"));
-        std::thread::sleep(Duration::from_micros(random.below(30_000)));
+        std::thread::sleep(Duration::from_micros(random.next_below(30_000)));
         for pid in pids {
             send(pid.cast_signed(), libc::SIGKILL);
         }

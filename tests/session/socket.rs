@@ -65,7 +65,8 @@ fn garbage_is_refused_and_the_session_goes_on() {
 
     let mut random = Random::new(3);
     for _ in 0..20 {
-        let bytes: Vec<u8> = (0..random.below(5000)).map(|_| random.below(256) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..random.next_below(5000)).map(|_| random.next_below(256) as u8).collect();
         // The recorder may refuse the rest in the middle of the write.
         let _ = connect(&test).write_all(&bytes);
     }

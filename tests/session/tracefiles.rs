@@ -193,9 +193,9 @@ fn a_bounded_trace_is_recovered_within_its_bounds() {
         );
         test.ok(&format!("session create web --on life:* {ring} -o {trace}"));
         let mut bursts = Bursts::of(&test, 500);
-        (0..random.below(6)).for_each(|_| bursts.next());
+        (0..random.next_below(6)).for_each(|_| bursts.next());
         let recorder = test.recorder_of("web");
-        std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        std::thread::sleep(Duration::from_micros(random.next_below(20_000)));
         send(recorder.cast_signed(), libc::SIGKILL);
         wait_for("its end", || !is_running(recorder));
         let (is_success, _, talk) = result_of(&test.run(&format!("print {trace}")));

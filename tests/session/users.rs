@@ -471,7 +471,7 @@ fn files_that_are_no_windows_are_skipped() {
     fs::write(&secret, vec![7; 4 << 20]).expect("ours");
     let random = |length: usize| {
         let mut random = Random::new(5);
-        (0..length).map(|_| random.below(256) as u8).collect::<Vec<_>>()
+        (0..length).map(|_| random.next_below(256) as u8).collect::<Vec<_>>()
     };
     let folder = users.test.fixture.window_dir();
     // They appear whole, as windows do.

@@ -118,7 +118,7 @@ impl Plan {
         let end = *random.pick(&End::ALL);
         let (sub_bytes, sub_count) = match mode {
             Mode::Roomy => (1 << 20, 32),
-            _ => (*random.pick(&[4096, 4096, 4096, 16384, 65536]), 2 << random.below(4)),
+            _ => (*random.pick(&[4096, 4096, 4096, 16384, 65536]), 2 << random.next_below(4)),
         };
         let contexts = *random.pick(&["none", "vtid", "vpid,vtid,procname"]);
         let body_max = *random.pick(&[64, 512, 4000]);
@@ -127,8 +127,8 @@ impl Plan {
         // Only in long rounds: the recorder's lease takes 5 s.
         let stands_still = random.once_in(8) && duration_ms >= crate::LONG_MS;
         let pause_ms = if stands_still && end == End::ByItself { pause_ms } else { 0 };
-        let kill_after_us = random.below(duration_ms * 1000);
-        let outlives_us = random.below(500_000);
+        let kill_after_us = random.next_below(duration_ms * 1000);
+        let outlives_us = random.next_below(500_000);
         let lasts = orders.iter_mut().filter(|(word, _)| matches!(word, Word::DurationMs));
         lasts.for_each(|(_, value)| *value += pause_ms);
         orders.extend([(Word::Seed, seed), (Word::BodyMax, body_max)]);
@@ -168,14 +168,14 @@ impl Plan {
     fn orders(random: &mut Random, duration_ms: u64) -> Orders {
         let mut orders = vec![
             (Word::DurationMs, duration_ms),
-            (Word::Processes, 1 + random.below(6)),
-            (Word::Threads, 1 + random.below(8)),
+            (Word::Processes, 1 + random.next_below(6)),
+            (Word::Threads, 1 + random.next_below(8)),
         ];
         if random.once_in(2) {
-            orders.push((Word::AlarmUs, 50 + random.below(150)));
+            orders.push((Word::AlarmUs, 50 + random.next_below(150)));
         }
         if random.once_in(2) {
-            orders.push((Word::DirectedUs, 20 + random.below(200)));
+            orders.push((Word::DirectedUs, 20 + random.next_below(200)));
         }
         let switches = [
             Word::Forks,

@@ -117,12 +117,13 @@ pub struct Process {
     /// Random number that the kernel gave the program when it was started: another one after exec.
     pub image: AtomicU64,
     /// Observations of recorders: [`SANDBOXED`]. (Zero where older libraries enter.)
-    pub seen: AtomicU64,
+    pub observations: AtomicU64,
     /// Unused.
     pub reserved: [AtomicU64; 3],
 }
 
-/// In [`Process::seen`]: a thread of it is under seccomp(2), which may forbid any system call.
+/// In [`Process::observations`]: a thread of it is under seccomp(2), which may forbid any system
+/// call.
 pub const SANDBOXED: u64 = 1;
 
 /// States of an event's slot.
@@ -142,7 +143,7 @@ pub struct Event {
     pub enabled: AtomicU32,
     /// One of [`event_state`].
     pub state: AtomicU32,
-    /// `trackway_schema::hash` of its description.
+    /// Result of `trackway_schema::hash` for the description.
     pub hash: AtomicU64,
     /// Start of its description, in bytes of the window.
     pub description_offset: AtomicU32,

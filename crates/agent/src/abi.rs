@@ -42,7 +42,7 @@ impl Field {
     }
 }
 
-/// `struct trackway_value` of include/trackway/dynamic.h.
+/// A value of a dynamic event, `struct trackway_value` in include/trackway/dynamic.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Value {
@@ -78,7 +78,7 @@ pub struct Event {
     pub off: u32,
     /// Its number in the window.
     pub index: u32,
-    /// `TRACKWAY_ABI_VERSION` of the header that made it.
+    /// Version (`TRACKWAY_ABI_VERSION`) of the header that made it.
     pub version: u16,
     /// Its size there, in bytes.
     pub size: u16,

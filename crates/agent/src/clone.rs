@@ -12,7 +12,7 @@ use crate::state::thread;
 ///
 /// Such a child is like a vfork child: it sees its parent's rseq area, which is not registered for
 /// it. So both record by claim. If the parent waits (CLONE_VFORK), that ends with the call; else it
-/// lasts, because the child's end is never reported. The process id then tells whose memory this
+/// lasts, because the child's end is never reported. The process id then shows whose memory this
 /// is, so that the parent remains its owner.
 ///
 /// # Safety

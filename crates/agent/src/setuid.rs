@@ -16,7 +16,7 @@ use trackway_sys::file::Fd;
 use trackway_sys::memory::Zeros;
 use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences};
 use trackway_sys::signal::SignalSet;
-use trackway_window::{Owner, SessionLayout, Way, Window};
+use trackway_window::{Owner, SessionLayout, Window, WriterPath};
 
 use crate::fork_child::ensure_stamp;
 use crate::registration::register;
@@ -48,7 +48,7 @@ impl WrappedFunction {
     }
 
     /// Looks up the wrapped function: the next one in search order, which may be another wrapper.
-    fn look_up(&self) -> *mut c_void {
+    fn resolve(&self) -> *mut c_void {
         let name: *const c_char = self.name.as_ptr();
         // SAFETY: the name is a C string.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
@@ -59,15 +59,15 @@ impl WrappedFunction {
     /// Returns its address; null: there is none (then no program can have called the wrapper).
     pub fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
-        if known.is_null() { self.look_up() } else { known }
+        if known.is_null() { self.resolve() } else { known }
     }
 }
 
 /// Looks up all wrapped functions at load, because dlsym(3) may not be called in all places where
 /// set*id may: in a signal handler, or in the fork child of a program with threads.
-pub(crate) fn look_up_wrapped() {
+pub(crate) fn resolve_wrapped() {
     for wrapped in [&SETUID, &SETEUID, &SETREUID, &SETRESUID] {
-        wrapped.look_up();
+        wrapped.resolve();
     }
     unsafe extern "C" {
         /// pthread_atfork(3), in the static part of the C library.
@@ -369,7 +369,7 @@ fn wait_for_claims(
     let ours = |layout: &SessionLayout| {
         (0..layout.cpus).any(|cpu| {
             (0..CLAIM_REGIONS_PER_CPU).any(|which| {
-                let region = layout.region(window, cpu, Way::Claim(which));
+                let region = layout.region(window, cpu, WriterPath::Claim(which));
                 // ORDERING: Acquire pairs with the Release of the claim's end: its writes came
                 // before.
                 let owner = region.map_or(0, |region| region.control.owner.load(Ordering::Acquire));

@@ -35,13 +35,13 @@ pub fn start() {
     let errno = Errno::last(); // restored at the end
     store_folder();
     blocking::set_allowed(read_variable(BLOCKING_VARIABLE));
-    setuid::look_up_wrapped();
+    setuid::resolve_wrapped();
     match map_first_window() {
         Ok(mapped) => {
             if let Some(page) = trackway_sys::memory::wiped_on_fork() {
                 let mut tokens = [0; 8];
                 read_tokens(&mut tokens);
-                executable::look_up();
+                executable::read();
                 filters::executable_memory::prepare();
                 PROCESS.start(mapped, page, &tokens);
                 let stamp = ensure_stamp();

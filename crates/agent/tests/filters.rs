@@ -2,12 +2,13 @@
 //!
 //! Longer than 600 lines because all tests share one process's lanes and the helpers for filters.
 
-mod world;
+mod fixture;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fixture::{Fixture, Recording, Sizes, fixture};
 use trackway_abi::session::{filters_word, flag};
 use trackway_abi::window::granule;
 use trackway_filter::compile::compile;
@@ -15,11 +16,10 @@ use trackway_filter::layout::{Layout, Member};
 use trackway_jit::block::{BLOCK_BYTES_MAX, Entry, encode};
 use trackway_schema::Scalar;
 use trackway_sys::thread::CpuSet;
-use world::{Recording, Sizes, World, world};
 
 /// Serializes tests: one thread at a time makes links, and a thread that waits too long counts the
 /// event. (In a debug build on a busy machine, a link takes long.)
-fn alone() -> MutexGuard<'static, ()> {
+fn serialize() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -37,7 +37,7 @@ impl Filters {
     fn of(recording: Recording) -> Self {
         let owner = granule::CONTROL + recording.slot as u8;
         let bytes = 2 * BLOCK_BYTES_MAX as u64;
-        let room = recording.world.allocator.lock().unwrap().take(bytes, owner).unwrap();
+        let room = recording.fixture.allocator.lock().unwrap().take(bytes, owner).unwrap();
         Self { recording, room, which: 0, ids: 1000 * (recording.slot as u64 + 1) }
     }
 
@@ -68,7 +68,7 @@ impl Filters {
         for (index, word) in block.chunks(8).enumerate() {
             let mut bytes = [0; 8];
             bytes[..word.len()].copy_from_slice(word);
-            let at = self.recording.world.window.base().wrapping_add(offset as usize + 8 * index);
+            let at = self.recording.fixture.window.base().wrapping_add(offset as usize + 8 * index);
             // SAFETY: memory in the window that was allocated for blocks.
             let place = unsafe { AtomicU64::from_ptr(at.cast()) };
             place.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
@@ -96,8 +96,8 @@ fn object(text: &str) -> Vec<u8> {
 }
 
 /// Visits every CPU, if a process has requested it.
-fn visit_if_asked(world: &World) -> bool {
-    let header = world.window.header();
+fn visit_if_asked(fixture: &Fixture) -> bool {
+    let header = fixture.window.header();
     let asked = header.visits_asked.load(Ordering::Acquire);
     if asked == header.visits_done.load(Ordering::Relaxed) {
         return false;
@@ -111,16 +111,16 @@ fn visit_if_asked(world: &World) -> bool {
     true
 }
 
-fn emit_all(event: &world::Event, numbers: std::ops::Range<u64>) {
+fn emit_all(event: &fixture::Event, numbers: std::ops::Range<u64>) {
     numbers.for_each(|number| event.emit(number));
 }
 
 #[test]
 fn what_a_filter_does_not_pass_is_not_recorded() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("pass:*", Sizes::default(), |_| {});
-    let event = world.event(c"pass", c"number");
-    let other = world.event(c"pass", c"other");
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("pass:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"pass", c"number");
+    let other = fixture.event(c"pass", c"other");
     let mut filters = Filters::of(recording);
     emit_all(&event, 0..2); // unfiltered
     filters.set(&[("pass:number", &object("number % 10 == 3"))]);
@@ -141,9 +141,9 @@ fn what_a_filter_does_not_pass_is_not_recorded() {
 /// are there.
 #[test]
 fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("quick:*", Sizes::default(), |_| {});
-    let event = world.event(c"quick", c"number");
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("quick:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"quick", c"number");
     let mut filters = Filters::of(recording);
     let is_there = cfg!(target_arch = "x86_64");
     emit_all(&event, 0..4);
@@ -180,9 +180,9 @@ fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
 
 #[test]
 fn events_without_what_is_needed_are_not_recorded() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("lacks:*", Sizes::default(), |_| {});
-    let event = world.event(c"lacks", c"number");
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("lacks:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"lacks", c"number");
     let mut filters = Filters::of(recording);
     let size = Member { name: "size".into(), of: Scalar::U64.into() };
     let layout = Layout { fields: vec![size], ..Layout::default() };
@@ -195,7 +195,7 @@ fn events_without_what_is_needed_are_not_recorded() {
     let text = Member { name: "number".into(), of: trackway_filter::layout::Type::String };
     let layout = Layout { fields: vec![text], ..Layout::default() };
     let text = compile("number == \"x\"", &layout).expect("a filter").into_object();
-    let revision = || world.window.header().events_revision.load(Ordering::Relaxed);
+    let revision = || fixture.window.header().events_revision.load(Ordering::Relaxed);
     let before = revision();
     filters.set(&[("*", &text.encode().expect("an object"))]);
     emit_all(&event, 5..10);
@@ -217,9 +217,9 @@ fn events_without_what_is_needed_are_not_recorded() {
 
 #[test]
 fn contexts_are_those_of_the_emitting_thread() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("context:*", Sizes::default(), |_| {});
-    let event = world.event(c"context", c"number");
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("context:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"context", c"number");
     let mut filters = Filters::of(recording);
     let mut expected = Vec::new();
     let (pid, own) = (std::process::id(), trackway_sys::thread::tid());
@@ -250,10 +250,10 @@ fn contexts_are_those_of_the_emitting_thread() {
 
 #[test]
 fn state_is_a_filters_and_goes_on_with_it() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("state:*", Sizes::default(), |_| {});
-    let event = world.event(c"state", c"number");
-    let other = world.event(c"state", c"other");
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("state:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"state", c"number");
+    let other = fixture.event(c"state", c"other");
     let mut filters = Filters::of(recording);
     let third = object("count() % 3 == 0");
     filters.set(&[("*", &third)]);
@@ -272,9 +272,9 @@ fn state_is_a_filters_and_goes_on_with_it() {
 
 #[test]
 fn what_is_no_filter_records_nothing_and_is_counted() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("hostile:*", Sizes::default(), |_| {});
-    let event = world.event(c"hostile", c"number");
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("hostile:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"hostile", c"number");
     let mut filters = Filters::of(recording);
     let mut events = 0;
     for block in [&b"nonsense"[..], &[0; 200], b"twb\x01\xff\xff\xff\xff"] {
@@ -303,9 +303,9 @@ fn what_is_no_filter_records_nothing_and_is_counted() {
 /// event: its events are counted, and other events go on.
 #[test]
 fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("large:*", Sizes::default(), |_| {});
-    let (event, other) = (world.event(c"large", c"number"), world.event(c"large", c"other"));
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("large:*", Sizes::default(), |_| {});
+    let (event, other) = (fixture.event(c"large", c"number"), fixture.event(c"large", c"other"));
     // More programs than are compiled, as many as possible: those of one filter take almost a part.
     let many = |text: &str| {
         let number = Member { name: "number".into(), of: Scalar::U64.into() };
@@ -325,13 +325,13 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
     // Earlier tests may have used all parts, which rest for a while.
     let begin = Instant::now();
     while recording.numbers().is_empty() && begin.elapsed() < Duration::from_secs(30) {
-        visit_if_asked(world);
+        visit_if_asked(fixture);
         event.emit(10);
         other.emit(999);
         std::thread::sleep(Duration::from_millis(20));
     }
     let discarded = recording.discards();
-    let asked = || world.window.header().visits_asked.load(Ordering::Relaxed);
+    let asked = || fixture.window.header().visits_asked.load(Ordering::Relaxed);
     let before = asked();
     for number in 0..100 {
         event.emit(number + 10);
@@ -350,10 +350,10 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
 fn threads_record_by_one_filter_or_the_next() {
     const THREADS: u64 = 3;
     const EVENTS: u64 = 30_000;
-    let (_alone, world) = (alone(), world());
+    let (_alone, fixture) = (serialize(), fixture());
     let sizes = Sizes { sub_shift: 17, count_shift: 4, ..Sizes::default() };
-    let recording = world.session("race:*", sizes, |_| {});
-    let event = world.event(c"race", c"number");
+    let recording = fixture.session("race:*", sizes, |_| {});
+    let event = fixture.event(c"race", c"number");
     let mut filters = Filters::of(recording);
     let objects: Vec<Vec<u8>> =
         (0..8).map(|filter| object(&format!("number % 8 == {filter}"))).collect();
@@ -382,7 +382,7 @@ fn threads_record_by_one_filter_or_the_next() {
                 let next = begun.fetch_add(1, Ordering::SeqCst) + 1;
                 filters.set(&[("*", &objects[next as usize % 8])]);
                 done.store(next, Ordering::SeqCst);
-                visit_if_asked(world);
+                visit_if_asked(fixture);
             }
         });
         let emitted: Vec<_> =
@@ -416,13 +416,14 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
     const ALWAYS: u64 = 1 << 63;
     let seconds = std::env::var("TRACKWAY_TORTURE_SECONDS").ok();
     let seconds: u64 = seconds.map_or(2, |text| text.parse().expect("a number of seconds"));
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("storm:*", Sizes::default(), |session| {
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("storm:*", Sizes::default(), |session| {
         session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
     });
     recording.go_round();
     // Two events, so that discards are counted apart.
-    let (passing, others) = (world.event(c"storm", c"passing"), world.event(c"storm", c"others"));
+    let (passing, others) =
+        (fixture.event(c"storm", c"passing"), fixture.event(c"storm", c"others"));
     let mut filters = Filters::of(recording);
     let objects: Vec<Vec<u8>> = (0..256)
         .map(|filter| object(&format!("number >= {ALWAYS} || number % 256 == {filter}")))
@@ -453,7 +454,7 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
             let next = begun.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
             filters.set(&[("*", &objects[next as usize % 256])]);
             done.store(next, Ordering::SeqCst);
-            visits += u32::from(visit_if_asked(world));
+            visits += u32::from(visit_if_asked(fixture));
             if next % 4000 >= 2000 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
@@ -485,12 +486,12 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
 /// counted.
 #[test]
 fn what_is_emitted_while_sessions_change_is_recorded_or_counted() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("change:*", Sizes::default(), |session| {
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("change:*", Sizes::default(), |session| {
         session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
     });
     recording.go_round();
-    let event = world.event(c"change", c"number");
+    let event = fixture.event(c"change", c"number");
     Filters::of(recording).set(&[("*", &object("number >= 1"))]);
     let is_over = AtomicBool::new(false);
     let emit = || {
@@ -526,9 +527,9 @@ fn resident_bytes() -> u64 {
 /// EXPECT a fork child to void its parent's links, and to interpret: the code is its parent's.
 #[test]
 fn fork_children_filter_for_themselves() {
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("fork:*", Sizes::default(), |_| {});
-    let event = world.event(c"fork", c"number");
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("fork:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"fork", c"number");
     let mut filters = Filters::of(recording);
     filters.set(&[("*", &object("number % 2 == 0 && count() >= 2"))]);
     emit_all(&event, 0..8); // 4 6
@@ -562,9 +563,10 @@ fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
             (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = 1;
         }
     }
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("trap:*", Sizes::default(), |_| {});
-    let (linked, not_linked) = (world.event(c"trap", c"number"), world.event(c"trap", c"other"));
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("trap:*", Sizes::default(), |_| {});
+    let (linked, not_linked) =
+        (fixture.event(c"trap", c"number"), fixture.event(c"trap", c"other"));
     TRAPS_EVENT.set(not_linked).unwrap_or_default();
     Filters::of(recording).set(&[("*", &object("number < 100"))]);
     linked.emit(2);
@@ -581,7 +583,7 @@ fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
 #[cfg(target_arch = "x86_64")]
 static HANDLED_TRAPS: AtomicU32 = AtomicU32::new(0);
 #[cfg(target_arch = "x86_64")]
-static TRAPS_EVENT: std::sync::OnceLock<world::Event> = std::sync::OnceLock::new();
+static TRAPS_EVENT: std::sync::OnceLock<fixture::Event> = std::sync::OnceLock::new();
 
 /// Makes the calling process get a signal at each getppid(2).
 #[cfg(target_arch = "x86_64")]
@@ -624,7 +626,7 @@ fn in_child(body: impl FnOnce()) {
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 static CHILDREN: AtomicU64 = AtomicU64::new(0);
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
-static HANDLERS_EVENT: std::sync::OnceLock<world::Event> = std::sync::OnceLock::new();
+static HANDLERS_EVENT: std::sync::OnceLock<fixture::Event> = std::sync::OnceLock::new();
 
 /// Emits, and forks now and then, wherever the thread is.
 extern "C" fn handle(_signal: libc::c_int) {
@@ -660,10 +662,10 @@ fn handlers_interrupt_filters_and_fork_in_them() {
 }
 
 fn handlers_in_this_process() {
-    let (_alone, world) = (alone(), world());
+    let (_alone, fixture) = (serialize(), fixture());
     let sizes = Sizes { sub_shift: 18, count_shift: 5, ..Sizes::default() };
-    let recording = world.session("signal:*", sizes, |_| {});
-    let event = world.event(c"signal", c"number");
+    let recording = fixture.session("signal:*", sizes, |_| {});
+    let event = fixture.event(c"signal", c"number");
     let mut filters = Filters::of(recording);
     filters.set(&[("*", &object("number < 0"))]);
     event.emit(0);
@@ -685,7 +687,7 @@ fn handlers_in_this_process() {
                 unsafe { libc::_exit(0) };
             }
         }
-        visit_if_asked(world);
+        visit_if_asked(fixture);
     }
     drop(signals);
     for _ in 0..CHILDREN.load(Ordering::Relaxed) {
@@ -708,7 +710,7 @@ static ABORTED: AtomicU32 = AtomicU32::new(0);
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn what_a_signal_ends_is_judged_anew() {
-    extern "C" fn look(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    extern "C" fn on_signal(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
         // SAFETY: the kernel's argument of a handler with SA_SIGINFO.
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
@@ -717,16 +719,16 @@ fn what_a_signal_ends_is_judged_anew() {
         let is_aborted = unsafe { before.read_unaligned() } == 0x5305_3053;
         ABORTED.fetch_add(u32::from(is_aborted), Ordering::Relaxed);
     }
-    let (_alone, world) = (alone(), world());
-    let recording = world.session("ended:*", Sizes::default(), |_| {});
-    let event = world.event(c"ended", c"number");
+    let (_alone, fixture) = (serialize(), fixture());
+    let recording = fixture.session("ended:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"ended", c"number");
     // Long, so that many signals come in the middle.
     let predicates = (0..1000).map(|number| format!("number != {} && ", 7 * number + 1_000_000));
     let text = format!("{}number < 64", predicates.collect::<String>());
     Filters::of(recording).set(&[("*", &object(&text))]);
     emit_all(&event, 1000..1100);
     assert!(event.is_filtered());
-    let signals = signals_every(20, look as *const () as usize);
+    let signals = signals_every(20, on_signal as *const () as usize);
     let mut emitted = 0;
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while ABORTED.load(Ordering::Relaxed) < 100 && std::time::Instant::now() < end {

@@ -1,14 +1,14 @@
 //! Sessions that change, in a traced process: which processes take part, and what becomes of
 //! records.
 
-mod world;
+mod fixture;
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fixture::{Recording, Sizes, fixture};
 use trackway_abi::session::{flag, state};
-use trackway_window::Way;
-use world::{Recording, Sizes, world};
+use trackway_window::WriterPath;
 
 fn pid_namespace() -> u64 {
     trackway_sys::process::pid_namespace()
@@ -16,9 +16,9 @@ fn pid_namespace() -> u64 {
 
 #[test]
 fn process_rules_select_the_processes() {
-    let world = world();
-    let recording = world.session("who:*", Sizes::default(), |_| {});
-    let event = world.event(c"who", c"takes_part");
+    let fixture = fixture();
+    let recording = fixture.session("who:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"who", c"takes_part");
     let executable = std::env::current_exe().unwrap();
     let name = executable.file_name().unwrap().to_str().unwrap();
     let (pid, namespace) = (std::process::id(), pid_namespace());
@@ -52,10 +52,10 @@ fn process_rules_select_the_processes() {
 
 #[test]
 fn an_event_that_an_outsider_describes_is_off_until_the_recorder_comes() {
-    let world = world();
-    let recording = world.session("outside:*", Sizes::default(), |_| {});
+    let fixture = fixture();
+    let recording = fixture.session("outside:*", Sizes::default(), |_| {});
     recording.set_process_rules("exe=another");
-    let event = world.event(c"outside", c"described");
+    let event = fixture.event(c"outside", c"described");
     assert!(!event.is_enabled());
     recording.set_process_rules("");
     assert!(event.is_enabled());
@@ -65,9 +65,9 @@ fn an_event_that_an_outsider_describes_is_off_until_the_recorder_comes() {
 
 #[test]
 fn a_fork_child_decides_for_itself() {
-    let world = world();
-    let recording = world.session("fork:*", Sizes::default(), |_| {});
-    let event = world.event(c"fork", c"child");
+    let fixture = fixture();
+    let recording = fixture.session("fork:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"fork", c"child");
     recording.set_process_rules(&format!("pid={}:{}", pid_namespace(), std::process::id()));
     event.emit(1);
     // SAFETY: the child emits, which is async-signal-safe, and ends.
@@ -87,9 +87,9 @@ fn a_fork_child_decides_for_itself() {
 
 #[test]
 fn no_process_takes_part_in_a_pause() {
-    let world = world();
-    let recording = world.session("pause:*", Sizes::default(), |_| {});
-    let event = world.event(c"pause", c"now");
+    let fixture = fixture();
+    let recording = fixture.session("pause:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"pause", c"now");
     let flags = &recording.session().flags;
     event.emit(1);
     flags.fetch_or(flag::PAUSED, Ordering::SeqCst);
@@ -97,12 +97,12 @@ fn no_process_takes_part_in_a_pause() {
     event.emit(2); // on its way, as its bit is still there
     recording.apply_rules();
     assert!(!event.is_enabled());
-    assert!(!world.event(c"pause", c"described_now").is_enabled());
+    assert!(!fixture.event(c"pause", c"described_now").is_enabled());
     flags.fetch_and(!flag::PAUSED, Ordering::SeqCst);
     recording.raise_generation();
     recording.apply_rules();
     event.emit(3);
-    world.event(c"pause", c"described_now").emit(4);
+    fixture.event(c"pause", c"described_now").emit(4);
     assert_eq!(recording.numbers(), [1, 3, 4]);
     assert_eq!(recording.discards(), 0);
 }
@@ -110,8 +110,8 @@ fn no_process_takes_part_in_a_pause() {
 /// Replaces `old` by a session in another slot, as a recorder does that gives a channel other
 /// contexts.
 fn replace(old: Recording, rules: &str, sizes: Sizes) -> Recording {
-    let window = old.world.window;
-    let new = old.world.session("", sizes, |_| {});
+    let window = old.fixture.window;
+    let new = old.fixture.session("", sizes, |_| {});
     let layout = new.layout();
     old.session().successor.store(new.slot as u32 + 1, Ordering::SeqCst);
     for index in 0..trackway_abi::window::EVENTS_MAX {
@@ -127,31 +127,31 @@ fn replace(old: Recording, rules: &str, sizes: Sizes) -> Recording {
 #[test]
 fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once() {
     const REPLACEMENTS: u64 = 12;
-    const BETWEEN: u64 = 3000;
-    const TOTAL: u64 = (REPLACEMENTS + 1) * BETWEEN;
+    const EVENTS_BETWEEN: u64 = 3000;
+    const TOTAL: u64 = (REPLACEMENTS + 1) * EVENTS_BETWEEN;
     const RULES: &str = "heir:*";
-    let world = world();
+    let fixture = fixture();
     let sizes = Sizes { sub_shift: 15, ..Sizes::default() };
-    let mut recordings = vec![world.session(RULES, sizes, |_| {})];
+    let mut recordings = vec![fixture.session(RULES, sizes, |_| {})];
     let emitted = [const { AtomicU64::new(0) }; 2];
     std::thread::scope(|scope| {
         for (thread, emitted) in (0_u64..).zip(&emitted) {
             scope.spawn(move || {
-                let event = world.event(c"heir", c"all_the_time");
+                let event = fixture.event(c"heir", c"all_the_time");
                 for number in 0..TOTAL {
                     event.emit(thread * TOTAL + number);
                     emitted.store(number + 1, Ordering::Relaxed);
                     // Some events are described while bits move.
                     if number % (TOTAL / 50) == 0 {
                         let name = CString::new(format!("new_{thread}_{number}")).unwrap();
-                        world.event(c"heir", &name).emit((2 + thread) * TOTAL + number);
+                        fixture.event(c"heir", &name).emit((2 + thread) * TOTAL + number);
                     }
                 }
             });
         }
         for replaced in 1..=REPLACEMENTS {
             let is_behind =
-                || emitted.iter().any(|n| n.load(Ordering::Relaxed) < replaced * BETWEEN);
+                || emitted.iter().any(|n| n.load(Ordering::Relaxed) < replaced * EVENTS_BETWEEN);
             while is_behind() {
                 std::thread::yield_now();
             }
@@ -180,7 +180,7 @@ mod stopped {
 
     use trackway_abi::session::state;
 
-    use crate::world::{Recording, world};
+    use crate::fixture::{Recording, fixture};
 
     /// The old session's slot, and the new one's.
     static SLOTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -208,20 +208,20 @@ mod stopped {
         }
         protect(libc::PROT_READ | libc::PROT_WRITE);
         STOPS.fetch_add(1, Ordering::SeqCst);
-        let world = world();
+        let fixture = fixture();
         let [old, new] =
-            SLOTS.each_ref().map(|slot| Recording { world, slot: slot.load(Ordering::SeqCst) });
+            SLOTS.each_ref().map(|slot| Recording { fixture, slot: slot.load(Ordering::SeqCst) });
         let layout = new.layout();
         old.session().successor.store(new.slot as u32 + 1, Ordering::SeqCst);
         for index in 0..trackway_abi::window::EVENTS_MAX {
-            world.window.move_event(index, old.slot, &layout);
+            fixture.window.move_event(index, old.slot, &layout);
         }
         old.session().state.store(state::ENDING, Ordering::SeqCst);
         old.raise_generation();
     }
 
-    /// Returns the library's address of the window, which the test has mapped at `ours`.
-    fn librarys_base(ours: usize) -> usize {
+    /// Returns the library's address of the window, which the test has mapped at `own`.
+    fn librarys_base(own: usize) -> usize {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let of = |base: usize| {
             let line = maps.lines().find(|line| line.starts_with(&format!("{base:x}-")));
@@ -231,7 +231,7 @@ mod stopped {
             let mut words = line.split_whitespace();
             let (range, offset, file) = (words.next()?, words.nth(1)?, words.nth(1)?);
             let start = usize::from_str_radix(range.split('-').next()?, 16).ok()?;
-            (offset == "00000000" && file == of(ours) && start != ours).then_some(start)
+            (offset == "00000000" && file == of(own) && start != own).then_some(start)
         });
         let starts: Vec<usize> = starts.collect();
         assert_eq!(starts.len(), 1, "{maps}");
@@ -243,8 +243,8 @@ mod stopped {
         for (word, slot) in SLOTS.iter().zip([old.slot, new.slot]) {
             word.store(slot, Ordering::SeqCst);
         }
-        let base = old.world.window.base().addr();
-        let first = old.region(0, trackway_window::Way::Sequence).control;
+        let base = old.fixture.window.base().addr();
+        let first = old.region(0, trackway_window::WriterPath::Sequence).control;
         let start = librarys_base(base) + (std::ptr::from_ref(first).addr() - base);
         // SAFETY: sysconf has no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -270,31 +270,31 @@ mod stopped {
 
 #[test]
 fn a_record_that_found_no_room_in_a_session_that_has_ended_is_not_counted_there() {
-    let world = world();
+    let fixture = fixture();
     // No region has memory, so a record that reaches one is counted.
     let full = Sizes { is_backed: |_, _| false, ..Sizes::default() };
-    let old = world.session("stopped:*", full, |_| {});
-    let event = world.event(c"stopped", c"on_its_way");
-    let new = world.session("", Sizes::default(), |_| {});
+    let old = fixture.session("stopped:*", full, |_| {});
+    let event = fixture.event(c"stopped", c"on_its_way");
+    let new = fixture.session("", Sizes::default(), |_| {});
     assert_eq!(stopped::once(old, new, || event.emit(1)), 1, "somewhere else");
     assert_eq!((old.discards(), new.numbers(), new.discards()), (0, vec![1], 0));
 }
 
 #[test]
 fn a_site_that_finds_the_bits_of_both_records_once() {
-    let world = world();
-    let old = world.session("both:*", Sizes::default(), |_| {});
-    let event = world.event(c"both", c"bits");
+    let fixture = fixture();
+    let old = fixture.session("both:*", Sizes::default(), |_| {});
+    let event = fixture.event(c"both", c"bits");
     let new = replace(old, "both:*", Sizes::default());
     // The state of a library that has set the old bit, and has not checked again.
-    world.set_bit(c"bits", old.slot);
+    fixture.set_bit(c"bits", old.slot);
     event.emit(1);
     assert_eq!((old.numbers(), new.numbers()), (vec![], vec![1]));
 }
 
 #[test]
 fn snapshots_are_asked_of_flight_recorders_that_record_the_process() {
-    let world = world();
+    let fixture = fixture();
     let name = |session: &trackway_abi::session::Session, name: &[u8]| {
         for (place, byte) in session.name.iter().zip(name) {
             place.store(*byte, Ordering::Relaxed);
@@ -302,7 +302,7 @@ fn snapshots_are_asked_of_flight_recorders_that_record_the_process() {
         session.name_bytes.store(name.len() as u32, Ordering::Relaxed);
     };
     let session = |text: &'static str, trace: u64, flags: u32| {
-        world.session("none:*", Sizes::default(), |session| {
+        fixture.session("none:*", Sizes::default(), |session| {
             name(session, text.as_bytes());
             session.trace_uuid[0].store(trace, Ordering::Relaxed);
             session.flags.store(flags, Ordering::Relaxed);
@@ -332,13 +332,13 @@ fn snapshots_are_asked_of_flight_recorders_that_record_the_process() {
 
 #[test]
 fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
-    let world = world();
+    let fixture = fixture();
     // Only the claim regions of CPU 0 have memory.
-    let is_backed = |cpu: u32, way: Way| cpu == 0 && way != Way::Sequence;
+    let is_backed = |cpu: u32, way: WriterPath| cpu == 0 && way != WriterPath::Sequence;
     let sizes = Sizes { is_backed, ..Sizes::default() };
     let recording =
-        world.session("spare:*", sizes, |session| session.spare_cpus.store(1, Ordering::Relaxed));
-    let event = world.event(c"spare", c"early");
+        fixture.session("spare:*", sizes, |session| session.spare_cpus.store(1, Ordering::Relaxed));
+    let event = fixture.event(c"spare", c"early");
     let numbers: Vec<u64> = (0..1000).collect();
     numbers.iter().for_each(|number| event.emit(*number));
     assert_eq!((recording.numbers(), recording.discards()), (numbers, 0));
@@ -346,46 +346,50 @@ fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
     let wants_memory =
         |cpu, way| recording.region(cpu, way).control.wants_memory.load(Ordering::Relaxed);
     let cpus: Vec<u32> =
-        (0..layout.cpus).filter(|&cpu| wants_memory(cpu, Way::Sequence) != 0).collect();
+        (0..layout.cpus).filter(|&cpu| wants_memory(cpu, WriterPath::Sequence) != 0).collect();
     assert!(!cpus.is_empty(), "nobody asked");
     // The requested memory comes.
-    (0..layout.cpus).for_each(|cpu| recording.back(&layout, cpu, Way::Sequence));
+    (0..layout.cpus).for_each(|cpu| recording.back(&layout, cpu, WriterPath::Sequence));
     event.emit(1000);
-    let sequences = (0..layout.cpus).flat_map(|cpu| recording.numbers_in(cpu, Way::Sequence));
+    let sequences =
+        (0..layout.cpus).flat_map(|cpu| recording.numbers_in(cpu, WriterPath::Sequence));
     assert_eq!(sequences.collect::<Vec<_>>(), [1000]);
 }
 
 #[test]
 fn where_no_memory_is_at_all_records_are_counted_and_memory_asked_for() {
-    let world = world();
+    let fixture = fixture();
     let sizes = Sizes { is_backed: |_, _| false, ..Sizes::default() };
     let recording =
-        world.session("bare:*", sizes, |session| session.spare_cpus.store(7, Ordering::Relaxed));
-    world.event(c"bare", c"early").emit(1);
+        fixture.session("bare:*", sizes, |session| session.spare_cpus.store(7, Ordering::Relaxed));
+    fixture.event(c"bare", c"early").emit(1);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], 1));
     let asked = |way| {
         let of = |cpu| recording.region(cpu, way).control.wants_memory.load(Ordering::Relaxed);
         (0..recording.layout().cpus).map(of).sum::<u64>()
     };
-    assert_eq!([Way::Sequence, Way::Claim(0), Way::Claim(1)].map(asked), [1; 3]);
+    assert_eq!(
+        [WriterPath::Sequence, WriterPath::Claim(0), WriterPath::Claim(1)].map(asked),
+        [1; 3]
+    );
 }
 
 #[test]
 fn records_wait_for_room_where_program_and_session_want_it() {
     const COUNT: u64 = 3000;
-    let world = world();
+    let fixture = fixture();
     let sizes = Sizes { sub_shift: 12, ..Sizes::default() };
-    let recording = world.session("wait:*", sizes, |session| {
+    let recording = fixture.session("wait:*", sizes, |session| {
         session.blocking_ns.store(u64::MAX, Ordering::Relaxed);
     });
     // A recorder that adds memory by single sub-buffers, only when all others are full.
     let cpus = recording.layout().cpus;
-    let regions = || (0..cpus).map(|cpu| recording.region(cpu, Way::Sequence));
+    let regions = || (0..cpus).map(|cpu| recording.region(cpu, WriterPath::Sequence));
     let sub_bytes = recording.layout().geometry.sub_bytes();
     regions().for_each(|region| region.raise_limit(sub_bytes));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let event = world.event(c"wait", c"long");
+            let event = fixture.event(c"wait", c"long");
             (0..COUNT).for_each(|number| event.emit(number));
         });
         while !writer.is_finished() {
@@ -405,16 +409,18 @@ fn records_wait_for_room_where_program_and_session_want_it() {
 
 #[test]
 fn no_record_waits_beyond_the_timeout_or_for_a_dead_recorder() {
-    let world = world();
+    let fixture = fixture();
     let sizes = Sizes { sub_shift: 12, ..Sizes::default() };
-    let recording = world.session("late:*", sizes, |session| {
+    let recording = fixture.session("late:*", sizes, |session| {
         session.blocking_ns.store(300_000, Ordering::Relaxed);
     });
-    for (cpu, way) in (0..recording.layout().cpus).flat_map(|cpu| Way::ALL.map(|way| (cpu, way))) {
+    for (cpu, way) in
+        (0..recording.layout().cpus).flat_map(|cpu| WriterPath::ALL.map(|way| (cpu, way)))
+    {
         // Memory for no record, though there is some.
         recording.region(cpu, way).raise_limit(1);
     }
-    let event = world.event(c"late", c"ever");
+    let event = fixture.event(c"late", c"ever");
     event.emit(1);
     assert_eq!(recording.discards(), 1);
     assert!(event.is_enabled());

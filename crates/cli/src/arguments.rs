@@ -41,7 +41,7 @@ impl Arguments {
     ///
     /// # Errors
     ///
-    /// If it is wrong, or asks for what there is not; or for help or the version.
+    /// If it is wrong, or names something unknown; or if it requests help or the version.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         Self::parse_words(std::env::args_os().collect())?.checked()
     }
@@ -66,7 +66,7 @@ impl Arguments {
     }
 }
 
-/// What to do.
+/// Subcommands of `trackway`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Record(record::Arguments),

@@ -7,10 +7,10 @@ use trackway_command_line::help::Group;
 
 /// Headings of options, in the order in which `record` and `session create` declare them.
 pub(crate) const MOST_USED: &str = "Most used";
-pub(crate) const WHAT: &str = "What to record";
+pub(crate) const SUBJECT: &str = "What to record";
 pub(crate) const WHERE: &str = "Where to write";
 pub(crate) const HOW_MUCH: &str = "How much to keep";
-pub(crate) const WHO: &str = "Which processes";
+pub(crate) const PROCESSES: &str = "Which processes";
 pub(crate) use trackway_command_line::help::HELP;
 /// Headings of `print` and `trim`.
 pub(crate) const EVENTS: &str = "Which events";

@@ -8,13 +8,12 @@ mod completions;
 mod doctor;
 mod filter;
 mod help;
-mod inside;
 mod list;
 #[expect(unsafe_code, reason = "the C library's time zone has no safe interface")]
 mod local_time;
 mod man;
 mod merge;
-mod named;
+mod output_guard;
 mod patterns;
 mod print;
 mod progress;
@@ -22,6 +21,7 @@ mod record;
 mod recover;
 mod rights;
 mod session;
+mod session_traces;
 mod time_range;
 mod trim;
 
@@ -44,7 +44,7 @@ use rights::NextCommands;
 
 /// The beginning of messages about errors.
 const NAME: &str = "trackway:";
-/// What `trackway` alone prints.
+/// Output of `trackway` without arguments.
 const FIRST_COMMANDS: &str = "\
 no command given. The first commands to try:
   trackway record -- ./app    # records ./app and its children into a new folder
@@ -105,8 +105,8 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Help and version are data; wrong usage of `record` ends as its own errors do, so that nobody
-/// takes its status for the traced command's.
+/// Help and version are data. Wrong usage of `record` ends with the exit status of its other
+/// errors, which differs from those of traced commands.
 fn usage(error: &clap::Error) -> ExitCode {
     if let Some(status) = print_page(error) {
         return status;
@@ -137,7 +137,7 @@ fn start_bench(words: &[OsString]) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// Whether root may do what failed, and this user is not root.
+/// Returns true if root could do what failed, and this user is not root.
 fn needs_root(error: &anyhow::Error) -> bool {
     let is_for_rights =
         matches!(error.downcast_ref::<CatalogueError>(), Some(CatalogueError::PermissionDenied))

@@ -10,7 +10,7 @@ use trackway_reader::open;
 
 use crate::common::export::export;
 use crate::common::jobs::jobs;
-use crate::{inside, named};
+use crate::{output_guard, session_traces};
 
 /// Put traces together.
 ///
@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
 ///
 /// If a folder has no trace, or cannot be read; if nothing can be written.
 pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
-    named::find(&mut arguments.traces);
-    inside::refuse_folder(&arguments.output, &arguments.traces)?;
+    session_traces::find(&mut arguments.traces);
+    output_guard::refuse_folder(&arguments.output, &arguments.traces)?;
     let found = open(&arguments.traces, &mut stderr())?;
     export(found, &arguments.output, arguments.jobs, trackway_reader::join)
 }

@@ -36,7 +36,7 @@ impl<'a> Patterns<'a> {
         Ok(Self { included, excluded })
     }
 
-    /// Says so if no kind of event in `inputs` is asked for: mostly a name is misspelt then.
+    /// Warns if no kind of event in `inputs` is selected: mostly a name is misspelt then.
     pub(crate) fn warn_if_none<B>(
         &self,
         inputs: &[Input<B>],
@@ -49,7 +49,7 @@ impl<'a> Patterns<'a> {
         Ok(())
     }
 
-    /// Whether events of this name are asked for.
+    /// Returns true if events of this name are selected.
     pub(crate) fn select(&self, name: &str) -> bool {
         let matches = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
         (self.included.is_empty() || matches(&self.included)) && !matches(&self.excluded)
@@ -62,7 +62,7 @@ fn names<B>(inputs: &[Input<B>]) -> impl Iterator<Item = &str> {
     classes.flat_map(StreamClass::events).filter_map(EventClass::name)
 }
 
-/// That a filter is for no kind of event in `inputs`, with what was perhaps meant.
+/// Returns the message that a filter matches no kind of event in `inputs`, with the closest name.
 pub(crate) fn about_nothing<B>(filter: &AboutNothing, inputs: &[Input<B>]) -> String {
     let AboutNothing { pattern, option } = filter;
     let known: BTreeSet<String> = names(inputs).map(str::to_owned).collect();
@@ -72,8 +72,8 @@ pub(crate) fn about_nothing<B>(filter: &AboutNothing, inputs: &[Input<B>]) -> St
     format!("{option}: no kind of event matches '{pattern}'{near}")
 }
 
-/// Whether a pattern is for events of this name; of an event without a provider, as `record
-/// --kernel` reads patterns.
+/// Returns true if a pattern matches this name of an event; a name without a provider is matched as
+/// `record --kernel` matches patterns.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let is_whole = glob_matches(pattern.as_bytes(), name.as_bytes());
     let provider = name.split_once(':').map(|(provider, _)| provider);

@@ -1,4 +1,4 @@
-//! How far long work is: a line on standard error, each time in place of the one before.
+//! Progress of long work: a line on standard error that replaces the previous one.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use trackway_console::{clear_progress, has_progress, show_progress, stderr};
 use trackway_render::grouped;
 
-/// How long work is before anything is said of it.
+/// Time of work before the line is shown.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How often the line is written anew.
+/// Shortest time between two updates of the line.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// When work began, and when the line was written last. One command works at a time.
@@ -20,8 +20,8 @@ struct Line {
     shown: Option<Instant>,
 }
 
-/// What is to be told how many events are done; `None` if nobody would see it, or if the events
-/// themselves are seen.
+/// Returns the function that takes the number of events done; `None` if no terminal shows the line,
+/// or if the terminal shows the events themselves.
 pub(crate) fn wanted(is_output_terminal: bool) -> Option<fn(u64)> {
     (has_progress() && !is_output_terminal).then_some(show)
 }

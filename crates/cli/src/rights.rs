@@ -1,5 +1,5 @@
-//! What a user can type after a command failed for want of root's rights: to record kernel events,
-//! or programs of other users.
+//! Commands for a user whose command failed because it needs root: to record kernel events, or
+//! programs of other users.
 //!
 //! Main invariant: every line is a command that the user can paste into a shell.
 
@@ -10,7 +10,7 @@ use crate::arguments::Verb;
 use crate::record;
 use crate::session::args::{CreateArguments, SessionVerb};
 
-/// Where sudo(8) searches for commands, as distributions configure it (`secure_path`).
+/// Folders in which sudo(8) searches for commands, as distributions configure it (`secure_path`).
 const SUDO_FOLDERS: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
@@ -61,14 +61,14 @@ impl NextCommands {
     }
 }
 
-/// What can be done instead: the same as root, or less without root.
+/// Commands to use instead: the same as root, or less without root.
 #[derive(Debug)]
 struct Alternatives {
     effect_as_root: &'static str,
     /// The words after the command's name that need no root.
     without: Vec<OsString>,
     effect_without: &'static str,
-    /// Whether kernel events were requested.
+    /// True if kernel events were requested.
     has_kernel: bool,
 }
 

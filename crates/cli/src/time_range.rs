@@ -21,17 +21,17 @@ enum Bound {
     TimeOfDay(DateTime, i64),
 }
 
-/// Whether the range that was asked for depends on the first event's day.
+/// Returns true if the requested range depends on the first event's day.
 ///
 /// # Errors
 ///
-/// If what was asked for is no range.
+/// If the request is no range.
 pub(crate) fn needs_first(arguments: &SelectionArguments) -> anyhow::Result<bool> {
     let (begin, end) = bounds(arguments)?;
     Ok([begin, end].iter().any(|bound| matches!(bound, Some((_, Bound::TimeOfDay(..))))))
 }
 
-/// The range that was asked for, in UTC if `gmt`; `first` gives the time of the first event.
+/// The requested range, in UTC if `gmt`; `first` gives the time of the first event.
 pub(crate) fn of(
     arguments: &SelectionArguments,
     gmt: bool,
@@ -51,7 +51,7 @@ pub(crate) fn of(
 /// A bound, and how it was written.
 type Written<'a> = (&'a str, Bound);
 
-/// What was asked for.
+/// Returns the bounds of the requested range.
 fn bounds(
     arguments: &SelectionArguments,
 ) -> anyhow::Result<(Option<Written<'_>>, Option<Written<'_>>)> {
@@ -104,8 +104,8 @@ fn date_of(text: &str) -> Option<DateTime> {
     }
     Some(DateTime {
         year: digits(year, 4, 4)?.try_into().ok()?,
-        month: between(month, 1, 12)?,
-        day: between(day, 1, 31)?,
+        month: number_between(month, 1, 12)?,
+        day: number_between(day, 1, 31)?,
         hour: 0,
         minute: 0,
         second: 0,
@@ -124,16 +124,16 @@ fn time_of_day(text: &str) -> Option<(DateTime, i64)> {
         year: 1970,
         month: 1,
         day: 1,
-        hour: between(hour, 0, 23)?,
-        minute: between(minute, 0, 59)?,
+        hour: number_between(hour, 0, 23)?,
+        minute: number_between(minute, 0, 59)?,
         // A leap second is one.
-        second: between(second, 0, 60)?,
+        second: number_between(second, 0, 60)?,
     };
     Some((time, ns))
 }
 
 /// Two digits of a part of a date or a time. (babeltrace2 takes 25:00, and prints nothing.)
-fn between(text: &str, first: u8, last: u8) -> Option<u8> {
+fn number_between(text: &str, first: u8, last: u8) -> Option<u8> {
     let number = u8::try_from(digits(text, 2, 2)?).ok()?;
     (first..=last).contains(&number).then_some(number)
 }

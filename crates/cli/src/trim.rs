@@ -12,7 +12,7 @@ use crate::common::export::export;
 use crate::common::jobs::jobs;
 use crate::common::selection::SelectionArguments;
 use crate::patterns::Patterns;
-use crate::{inside, named, time_range};
+use crate::{output_guard, session_traces, time_range};
 
 /// Cut traces to a range of time, or to some events.
 ///
@@ -52,9 +52,9 @@ pub(crate) struct Arguments {
 ///
 /// If a folder has no trace, or cannot be read; if nothing can be written.
 pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
-    named::find(&mut arguments.traces);
+    session_traces::find(&mut arguments.traces);
     let patterns = Patterns::new(&arguments.selection.on)?;
-    inside::refuse_folder(&arguments.output, &arguments.traces)?;
+    output_guard::refuse_folder(&arguments.output, &arguments.traces)?;
     let found = open(&arguments.traces, &mut stderr())?;
     let first = || first_time(&found.inputs);
     let range = time_range::of(&arguments.selection, arguments.clock_gmt, first)?;

@@ -1,5 +1,5 @@
-//! How many events a second one core decodes: `cargo bench -p trackway-ctf`, or, for one of
-//! its lines, `cargo bench -p trackway-ctf --bench decode -- 'trackway decode'`.
+//! Number of events a second that one core decodes: `cargo bench -p trackway-ctf`, or, for one line
+//! of the table, `cargo bench -p trackway-ctf --bench decode -- 'trackway decode'`.
 //!
 //! The traces are made in memory, as `trackway record` and LTTng write them. Decoding means that
 //! every value of every field reaches a [`Sink`], here one that adds them up: what a value costs
@@ -168,7 +168,7 @@ fn lttng_large() -> Made {
     Made { metadata, packets: packets(body, header) }
 }
 
-/// What is done with each event.
+/// The work that is done with each event.
 #[derive(Clone, Copy)]
 enum Work {
     Decode,

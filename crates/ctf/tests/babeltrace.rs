@@ -1,4 +1,4 @@
-//! What is written here is what babeltrace2 reads, and what is printed here is what it prints.
+//! Checks against babeltrace2: it reads what this crate writes, and prints what this crate prints.
 
 mod support;
 
@@ -148,7 +148,7 @@ fn enumerations_keep_their_ranges() {
     assert!(second.contains("e_3 = ( \"more\" : container = 0xFFFE )"), "{second}");
 }
 
-/// How losses are counted: see the documentation of `trackway_ctf::write`.
+/// The rules for counting losses are in the documentation of `trackway_ctf::write`.
 #[test]
 fn losses_are_told_as_babeltrace2_tells_them() {
     let metadata = metadata_preamble(&description(Contexts::default()));

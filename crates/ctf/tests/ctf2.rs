@@ -1,4 +1,4 @@
-//! What only CTF 2 has: its field classes, its locations, its refusals.
+//! Features that only CTF 2 has: its field classes, its locations, its refusals.
 
 use trackway_ctf::read::{
     DecodeError, EnvironmentValue, MetadataProblem, Skip, StreamDecoder, Trace, Value, Window,
@@ -28,7 +28,7 @@ fn payload(members: &[(&str, &str)]) -> String {
     metadata(&["{ \"type\": \"data-stream-class\" }", &event])
 }
 
-/// What is shown of a stream of one packet: for each event its name, its packet's context and
+/// Returns the text of a stream of one packet: for each event its name, its packet's context and
 /// its payload.
 fn text(metadata: &str, stream: &[u8]) -> String {
     let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{metadata}"));
@@ -347,7 +347,7 @@ fn traces_are_known_by_namespace_name_and_unique_id() {
     let (is_unique, _, other) =
         identity(", \"namespace\": \"example.org\", \"name\": \"\", \"uid\": \"7\"");
     assert!(is_unique && one.identity() != other.identity());
-    // Without a name, a unique id is nobody's.
+    // Without a name, a unique id identifies no trace.
     assert!(!identity(", \"uid\": \"7\"").0);
 }
 

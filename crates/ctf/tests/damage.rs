@@ -31,22 +31,22 @@ fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
 }
 
 fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..1 + random.below(4) {
+    for _ in 0..1 + random.next_below(4) {
         let Some(last) = bytes.len().checked_sub(1) else { return };
-        let at = random.below(last as u64 + 1) as usize;
-        match random.below(6) {
-            0 => bytes[at] ^= 1 << random.below(8),
+        let at = random.next_below(last as u64 + 1) as usize;
+        match random.next_below(6) {
+            0 => bytes[at] ^= 1 << random.next_below(8),
             1 => bytes[at] = random.next() as u8,
             2 => bytes.truncate(at),
-            3 => drop(bytes.drain(at..(at + 1 + random.below(9) as usize).min(last + 1))),
+            3 => drop(bytes.drain(at..(at + 1 + random.next_below(9) as usize).min(last + 1))),
             4 => {
                 let piece: Vec<u8> = bytes[at..(at + 40).min(last + 1)].to_vec();
-                let to = random.below(last as u64 + 1) as usize;
+                let to = random.next_below(last as u64 + 1) as usize;
                 bytes.splice(to..to, piece);
             }
             _ => {
                 let end = (at + 8).min(last + 1);
-                bytes[at..end].fill(if random.below(2) == 0 { 0xff } else { 0 });
+                bytes[at..end].fill(if random.next_below(2) == 0 { 0xff } else { 0 });
             }
         }
     }
@@ -200,8 +200,9 @@ fn mutated_metadata_of_ctf2_does_no_harm() {
         if seed > 0 {
             mutate(&mut random, &mut bytes);
         }
-        let stream: Vec<u8> =
-            (0..60).map(|_| if random.below(3) == 0 { 0 } else { random.next() as u8 }).collect();
+        let stream: Vec<u8> = (0..60)
+            .map(|_| if random.next_below(3) == 0 { 0 } else { random.next() as u8 })
+            .collect();
         exercise(&bytes, &[&stream]);
     }
 }
@@ -237,7 +238,7 @@ fn greedy_metadata_of_ctf2_is_refused() {
         assert_eq!(error.problem, MetadataProblem::TooComplex, "{name}");
         assert!(error.line > 1 && error.column > 0, "{name}: {error}");
     }
-    // JSON in JSON, as deep as anybody likes.
+    // Deeply nested JSON.
     for piece in ["[", "{ \"a\": ", "{ \"type\": \"structure\", \"member-classes\": [ "] {
         let deep = format!("{preamble}\x1e{}", piece.repeat(200_000));
         let error = Trace::parse(deep.as_bytes()).expect_err(piece);

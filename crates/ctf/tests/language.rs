@@ -1,5 +1,4 @@
-//! What TSDL can say: read as babeltrace2 reads it, and refused, with the place, where it is not
-//! TSDL.
+//! The language TSDL: read as babeltrace2 reads it; other text is refused, with its place.
 
 mod support;
 

@@ -63,8 +63,8 @@ fn our_own_packets_can_be_cut_anywhere() {
             let size = (whole.packets[0].packet_bits.expect("a size") / 8) as usize;
             let first = read_stream(&trace, &stream.bytes[..size]);
             let count = first.events.len() as u64;
-            let from = random.below(count + 1);
-            let to = from + random.below(count + 1 - from);
+            let from = random.next_below(count + 1);
+            let to = from + random.next_below(count + 1 - from);
             let range = from as usize..to as usize;
             let keep = |number| range.contains(&number);
             let (packet, number) =
@@ -151,7 +151,7 @@ fn packets_of_any_types_can_be_cut() {
         let whole = read_stream(&trace, &bytes).events;
         let mut kept = Vec::new();
         let keep = |number| {
-            let keep = random.below(2) == 0;
+            let keep = random.next_below(2) == 0;
             if keep {
                 kept.push(number);
             }

@@ -1,4 +1,4 @@
-//! What is written is what is read back, value for value.
+//! Values that are written and read back are equal.
 
 mod support;
 
@@ -163,7 +163,8 @@ proptest! {
         prop_assert_eq!(fields.member("n").map(number), Some(expected));
     }
 
-    /// Whatever a traced program calls its events and fields, the metadata stays readable.
+    /// Metadata stays readable with any names of events and fields that a traced program may
+    /// choose.
     #[test]
     fn any_name_is_declared(provider in "[ -~&&[^\"\\\\]]{1,20}", names in
         prop::collection::vec("[ -~&&[^\"\\\\]]{1,20}", 0..8)) {

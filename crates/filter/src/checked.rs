@@ -8,19 +8,19 @@ use trackway_jit::verify::{Rules, State, verify};
 use crate::error::Topic;
 use crate::layout::{Layout, Type};
 use crate::parse::parse;
-use crate::types::{Place, article, check_part};
+use crate::types::{MemberPath, article, check_part};
 
 /// An object that was decoded, and whose programs were verified.
 #[derive(Debug, Clone)]
 pub struct CheckedObject {
     /// The needs of each alternative.
-    alternatives: Vec<Vec<(Place, Kind)>>,
+    alternatives: Vec<Vec<(MemberPath, Kind)>>,
 }
 
 /// A need of an object that events lack.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lack {
-    /// It, with an event.
+pub struct MissingField {
+    /// The need, and an event that lacks it.
     pub message: String,
     /// Advice.
     pub hint: String,
@@ -53,8 +53,8 @@ impl CheckedObject {
     /// # Errors
     ///
     /// What they lack: of several events and alternatives, where it is likely what was meant.
-    pub fn check_for(&self, layouts: &[Layout]) -> Result<(), Lack> {
-        let mut worst: Option<Lack> = None;
+    pub fn check_for(&self, layouts: &[Layout]) -> Result<(), MissingField> {
+        let mut worst: Option<MissingField> = None;
         for layout in layouts {
             for needs in &self.alternatives {
                 match needs.iter().find_map(|(place, kind)| lack(place, *kind, layout)) {
@@ -81,9 +81,9 @@ fn verify_programs(alternative: Alternative<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn needs_of(alternative: Alternative<'_>) -> Result<Vec<(Place, Kind)>, String> {
+fn needs_of(alternative: Alternative<'_>) -> Result<Vec<(MemberPath, Kind)>, String> {
     let need = |need: trackway_jit::object::Need<'_>| {
-        let place = Place::parse(need.path);
+        let place = MemberPath::parse(need.path);
         Ok((place.ok_or_else(|| format!("{:?} is no path", need.path))?, need.kind))
     };
     alternative.needs().map(need).collect()
@@ -106,12 +106,12 @@ fn kind_of(of: &Type) -> Option<Kind> {
 }
 
 /// Returns the lack of an event for this need.
-fn lack(place: &Place, kind: Kind, layout: &Layout) -> Option<Lack> {
+fn lack(place: &MemberPath, kind: Kind, layout: &Layout) -> Option<MissingField> {
     let event = &layout.event;
     let hint = format!("trackway filter header {event} says what it has");
     let Some(of) = layout.find(place) else {
         let (message, is_near) = unknown(place, layout);
-        return Some(Lack { message, hint, is_near });
+        return Some(MissingField { message, hint, is_near });
     };
     let is = kind_of(of);
     if is == Some(kind) {
@@ -130,12 +130,12 @@ fn lack(place: &Place, kind: Kind, layout: &Layout) -> Option<Lack> {
         Kind::Sequence => "a sequence",
     };
     let message = format!("the filter reads '{place}' as {wanted}; in {event} it is {has}");
-    Some(Lack { message, hint, is_near: true })
+    Some(MissingField { message, hint, is_near: true })
 }
 
 /// Returns the message that an event has no member of this name, as for an expression, and whether
 /// there is one of nearly that name.
-fn unknown(place: &Place, layout: &Layout) -> (String, bool) {
+fn unknown(place: &MemberPath, layout: &Layout) -> (String, bool) {
     let path = place.to_string();
     let error = parse(&path).and_then(|parsed| check_part(&parsed.tree, layout)).err();
     match error.filter(|error| error.topic == Topic::Unknown) {

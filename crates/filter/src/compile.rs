@@ -12,11 +12,11 @@ use crate::error::{Error, Subject, Topic, Warning};
 use crate::generic::{self, named, named_fields};
 use crate::graph::{Unsupported, graph};
 use crate::layout::Layout;
-use crate::meaning::{Meant, is_narrow};
+use crate::meaning::{SlotMeanings, is_narrow};
 use crate::object::{Alternative, Object, TooLarge};
 use crate::parse::{Parsed, parse};
 use crate::span::Span;
-use crate::types::{Expr, Filter, Need, Node, Place, Root, Widths, check, check_parsed};
+use crate::types::{Expr, Filter, MemberPath, Need, Node, Root, Widths, check, check_parsed};
 
 /// Most alternatives of an object.
 const ALTERNATIVES_MAX: usize = 255;
@@ -63,8 +63,8 @@ pub struct CompiledFor {
     pub object: Object,
     /// The typed trees, one for each alternative.
     pub filters: Vec<Filter>,
-    /// The meanings that its alternatives rely on besides kinds (`trackway_jit::meaning`); empty:
-    /// none.
+    /// The meanings that its alternatives rely on in addition to kinds (`trackway_jit::meaning`);
+    /// empty: none.
     pub meanings: Vec<u8>,
     /// True if only `meanings` tell some known events apart.
     pub needs_meanings: bool,
@@ -144,7 +144,7 @@ pub fn compile_for_any(
     for more in possible.filters.into_iter().map(Group::guessed) {
         // (What is for whatever has the kinds is for all that is behind it, too.)
         let serves = |group: &Group| {
-            (group.meant.is_any() || group.meant == more.meant)
+            (group.slot_meanings.is_any() || group.slot_meanings == more.slot_meanings)
                 && is_asked_as(&group.filter, &more.filter)
         };
         if groups.iter().any(serves) {
@@ -181,13 +181,13 @@ fn never(parsed: &Parsed) -> Result<Group, Error> {
     let need = |name: String| Need {
         path: name.clone(),
         kind: Kind::Unsigned,
-        place: Place { root: Root::Field, name, steps: Vec::new() },
+        place: MemberPath { root: Root::Field, name, steps: Vec::new() },
         elements: None,
     };
     let needs: Vec<Need> = named(parsed).into_iter().take(SLOTS_MAX).map(need).collect();
-    let meant = Meant::nobodys(needs.len());
+    let slot_meanings = SlotMeanings::nobodys(needs.len());
     let filter = Filter { needs, ..check("false", &Layout::default())? };
-    Ok(Group::guessed((filter, meant)))
+    Ok(Group::guessed((filter, slot_meanings)))
 }
 
 /// Checks that `text` can apply to one of these events, of which there is one at least; returns its
@@ -261,8 +261,8 @@ fn assemble(
     if groups.len() > ALTERNATIVES_MAX {
         return Err(limit(text, "there are too many kinds of events for one filter".into()));
     }
-    // What asks a whole array for an element is right for longer ones, and slower.
-    groups.sort_by_key(|group| asks_for_elements(&group.filter.root));
+    // Code that reads an element of a whole array is right for longer arrays, and slower.
+    groups.sort_by_key(|group| reads_elements(&group.filter.root));
     let mut alternatives = vec![None; layouts_count];
     for (number, group) in groups.iter().enumerate() {
         for &layout in &group.layouts {
@@ -289,10 +289,10 @@ fn size_of(alternative: &Alternative) -> usize {
     needs + alternative.constants.len() + programs
 }
 
-/// The bytes of what groups, each an alternative, rely on besides kinds.
+/// The bytes of what groups, each an alternative, rely on in addition to kinds.
 fn meanings_of(groups: &[Group]) -> Vec<u8> {
     let records: Vec<_> =
-        (0..=u8::MAX).zip(groups).flat_map(|(at, group)| group.meant.records(at)).collect();
+        (0..=u8::MAX).zip(groups).flat_map(|(at, group)| group.slot_meanings.records(at)).collect();
     match records.is_empty() {
         true => Vec::new(),
         false => meaning::HEAD.into_iter().chain(records.into_iter().flatten()).collect(),
@@ -313,13 +313,13 @@ struct Group {
     filter: Filter,
     is_wide: bool,
     layouts: Vec<usize>,
-    meant: Meant,
+    slot_meanings: SlotMeanings,
 }
 
 impl Group {
     /// A filter for no known event.
-    fn guessed((filter, meant): (Filter, Meant)) -> Self {
-        Self { filter, is_wide: true, layouts: Vec::new(), meant }
+    fn guessed((filter, slot_meanings): (Filter, SlotMeanings)) -> Self {
+        Self { filter, is_wide: true, layouts: Vec::new(), slot_meanings }
     }
 }
 
@@ -348,7 +348,7 @@ fn join(
     filter: Filter,
 ) -> Result<(), Error> {
     let that_count = fields_that_count(parsed, &layouts[index]);
-    let mut meant = Meant::of(parsed, &layouts[index], &filter, &that_count);
+    let mut slot_meanings = SlotMeanings::of(parsed, &layouts[index], &filter, &that_count);
     // As wide as may be, where that makes no difference.
     let wide = |index: usize| {
         let is_narrow = |name: &&String| {
@@ -367,21 +367,21 @@ fn join(
             }
             group.filter = first;
             group.is_wide = true;
-            group.meant.widen(&filter.needs, &that_count);
-            meant.widen(&filter.needs, &that_count);
+            group.slot_meanings.widen(&filter.needs, &that_count);
+            slot_meanings.widen(&filter.needs, &that_count);
         }
         group.layouts.push(index);
-        group.meant.add(meant);
+        group.slot_meanings.add(slot_meanings);
         return Ok(());
     }
-    groups.push(Group { filter, is_wide: false, layouts: vec![index], meant });
+    groups.push(Group { filter, is_wide: false, layouts: vec![index], slot_meanings });
     Ok(())
 }
 
 /// Returns true if an element of a constant number of an array or a sequence is read.
-fn asks_for_elements(expr: &Expr) -> bool {
-    let asks = matches!(&expr.node, Node::Element(_, index) if index.constant().is_some());
-    asks || expr.children().into_iter().any(asks_for_elements)
+fn reads_elements(expr: &Expr) -> bool {
+    let reads = matches!(&expr.node, Node::Element(_, index) if index.constant().is_some());
+    reads || expr.children().into_iter().any(reads_elements)
 }
 
 /// The error that says most, if all events have one.

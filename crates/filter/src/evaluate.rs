@@ -1,7 +1,7 @@
 //! The answer of a typed tree, worked out from the tree as it is: what reads traces does this, and
 //! bytecode must give the same answers.
 //!
-//! Values are asked for when they are reached, not before. One that is not there (an element beyond
+//! Values are read when they are reached, not before. One that is not there (an element beyond
 //! the end) makes the answer no, whatever surrounds it.
 
 use std::cmp::Ordering;
@@ -24,8 +24,8 @@ pub trait Values {
     fn element(&self, need: usize, index: u64) -> Option<u64>;
 }
 
-/// The environment of a filter.
-pub trait World {
+/// The runtime of a filter: time and random bits.
+pub trait Runtime {
     /// Time in nanoseconds: of a trace, that of the event.
     fn time_ns(&mut self) -> u64;
     /// 64 random bits.
@@ -47,7 +47,7 @@ struct Cell {
 }
 
 impl State {
-    /// The state of a filter that was not asked yet.
+    /// The state of a filter before its first event.
     pub fn new(filter: &Filter) -> Self {
         Self { cells: vec![Cell::default(); filter.cells] }
     }
@@ -97,9 +97,9 @@ pub fn evaluate(
     filter: &Filter,
     values: &dyn Values,
     state: &mut State,
-    world: &mut dyn World,
+    runtime: &mut dyn Runtime,
 ) -> bool {
-    let mut run = Run { values, state, world, item: 0, bound: Value::Number(0) };
+    let mut run = Run { values, state, runtime, item: 0, bound: Value::Number(0) };
     run.is_true(&filter.root).unwrap_or(false)
 }
 
@@ -112,10 +112,10 @@ enum Value<'a> {
 struct Run<'a> {
     values: &'a dyn Values,
     state: &'a mut State,
-    world: &'a mut dyn World,
+    runtime: &'a mut dyn Runtime,
     /// The element that `any` is at.
     item: u64,
-    /// The value that `in` asks about.
+    /// The value that `in` tests.
     bound: Value<'a>,
 }
 
@@ -161,9 +161,9 @@ impl<'a> Run<'a> {
             }
             Node::Within(of, tests) => return self.within(of, tests),
             Node::Any(need, body) => return self.any(*need, body),
-            Node::Sample(threshold) => self.world.random() < *threshold,
+            Node::Sample(threshold) => self.runtime.random() < *threshold,
             Node::Rate { cell, many, interval_ns } => {
-                let now_ns = self.world.time_ns();
+                let now_ns = self.runtime.time_ns();
                 self.state.rate(*cell, *many, *interval_ns, now_ns)
             }
             Node::Changed(cell, of) => {

@@ -169,7 +169,7 @@ fn instruction(
                 (format!("r{dst} {sign}{}= {operand}", operation(code)), nothing())
             }
         },
-        // What filters in C have besides.
+        // Further parts of filters in C.
         _ => (Line { insn, next: second }.to_string(), nothing()),
     }
 }

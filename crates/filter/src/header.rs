@@ -11,15 +11,15 @@ use trackway_schema::Label;
 
 use crate::elf;
 use crate::layout::{Float, Integer, Layout, Member, Type};
-use crate::types::{Place, Root, Step};
+use crate::types::{MemberPath, Root, Step};
 
 /// Words that are no names in C or C++, or that compilers define as something else.
-const TAKEN: &str = " alignas alignof and asm auto bool break case catch char class compl const \
-    constexpr continue decltype default delete do double else enum explicit export extern false \
-    float for friend goto i386 if inline int linux long mutable namespace new noexcept not \
-    nullptr operator or private protected public register restrict return short signed sizeof \
-    static struct switch template this throw true try typedef typeid typename typeof union unix \
-    unsigned using virtual void volatile wchar_t while xor ";
+const RESERVED_WORDS: &str = " alignas alignof and asm auto bool break case catch char class \
+    compl const constexpr continue decltype default delete do double else enum explicit export \
+    extern false float for friend goto i386 if inline int linux long mutable namespace new \
+    noexcept not nullptr operator or private protected public register restrict return short \
+    signed sizeof static struct switch template this throw true try typedef typeid typename \
+    typeof union unix unsigned using virtual void volatile wchar_t while xor ";
 
 /// The header for these events. Layouts of the same name are variants of one event.
 pub fn header(layouts: &[Layout]) -> String {
@@ -56,7 +56,7 @@ fn identifier(name: &str) -> String {
     if identifier.is_empty() || identifier.starts_with(|c: char| c.is_ascii_digit()) {
         identifier.insert(0, '_');
     }
-    if TAKEN.split(' ').any(|word| word == identifier) {
+    if RESERVED_WORDS.split(' ').any(|word| word == identifier) {
         identifier.push('_');
     }
     identifier
@@ -83,7 +83,7 @@ fn literal(text: &str) -> String {
 
 /// A member of an event that has a slot.
 struct Slot<'l> {
-    place: Place,
+    place: MemberPath,
     /// Its name in the struct.
     name: String,
     kind: Kind,
@@ -115,14 +115,14 @@ impl<'l> Slots<'l> {
                 if is_length(name, members.get(number + 1)) {
                     continue;
                 }
-                let place = Place { root, name: name.clone(), steps: Vec::new() };
+                let place = MemberPath { root, name: name.clone(), steps: Vec::new() };
                 slots.add(place, format!("{prefix}{name}"), of);
             }
         }
         slots
     }
 
-    fn add(&mut self, place: Place, name: String, of: &'l Type) {
+    fn add(&mut self, place: MemberPath, name: String, of: &'l Type) {
         let (kind, labels, element): (_, &[Label], _) = match of {
             Type::Integer(integer) => (kind_of(integer), &integer.labels, None),
             Type::Float(_) => (Kind::Float, &[], None),
@@ -151,7 +151,7 @@ impl<'l> Slots<'l> {
         self.all.push(Slot { place, name, kind, labels, element });
     }
 
-    fn refuse(&mut self, place: &Place, why: &str) {
+    fn refuse(&mut self, place: &MemberPath, why: &str) {
         self.without.push(format!("{place} {why}"));
     }
 }

@@ -6,7 +6,7 @@
 use trackway_schema::context::{Context, ContextType, TABLE};
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
-use crate::place::{Place, Root, Step};
+use crate::member_path::{MemberPath, Root, Step};
 
 /// An event's fields, and what else a filter on it can name.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -128,7 +128,7 @@ impl Layout {
     }
 
     /// The type of what is at a place, if there is such.
-    pub fn find(&self, place: &Place) -> Option<&Type> {
+    pub fn find(&self, place: &MemberPath) -> Option<&Type> {
         let members = match place.root {
             Root::Field => &self.fields,
             Root::Context => &self.contexts,

@@ -9,7 +9,7 @@
 //! | [`token`] | text | tokens with their places |
 //! | [`mod@parse`] | tokens | a tree, by C's precedences |
 //! | [`types`] | the tree and a [`layout`] | a typed tree, or an error that says what to do |
-//! | `graph` | the typed tree | a control-flow graph in which nothing is asked twice |
+//! | `graph` | the typed tree | a control-flow graph in which nothing is evaluated twice |
 //! | `emit` | the graph | eBPF, registers, constants |
 //! | [`object`] | bytecode for all kinds of events | bytes |
 //!
@@ -41,10 +41,10 @@
 //! - What is true is 1. A number is true if it is not 0. A string is neither true nor false.
 //! - An enumeration beside a string is compared by label.
 //! - `&&`, `||` and `in` go from left to right, and no further than is needed. What remembers
-//!   (`count`, `changed`, `rate`) remembers only being asked.
+//!   (`count`, `changed`, `rate`) remembers only its own evaluation.
 //! - `any`, `all` and `none` go through one sequence or array of numbers, 4,096 elements of it at
 //!   most. Nothing in them may remember, choose, or ask for elements that may not be there.
-//! - An element that is not there, once it is asked for, makes the whole filter false.
+//! - An element that does not exist, once it is read, makes the whole filter false.
 //!
 //! # Example
 //!
@@ -79,10 +79,10 @@ mod graph;
 pub mod header;
 pub mod layout;
 mod meaning;
+pub mod member_path;
 pub mod number;
 pub mod object;
 pub mod parse;
-pub mod place;
 pub mod span;
 pub mod text;
 pub mod token;

@@ -1,6 +1,6 @@
-//! The meanings that a filter relies on besides the kinds of its needs (`trackway_jit::meaning`),
-//! for a known event: a program that runs it does not take it for an event of the same kinds with
-//! other meanings.
+//! The meanings that a filter relies on in addition to the kinds of its needs
+//! (`trackway_jit::meaning`), for a known event: a program that runs it does not take it for an
+//! event of the same kinds with other meanings.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use crate::layout::{Layout, Type};
 use crate::parse::Parsed;
 use crate::types::{Filter, Need, Root, Step, Widths, check_parsed};
 
-/// For each need the meanings that it may have; none: any of its kind.
+/// For each need, the meanings that its slot may have; none: any of its kind.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Meant(Vec<Vec<Meaning>>);
+pub(crate) struct SlotMeanings(Vec<Vec<Meaning>>);
 
-impl Meant {
+impl SlotMeanings {
     /// Returns the meanings that `filter` relies on, as it was made for this event, where the width
     /// of the fields `that_count` makes a difference.
     pub(crate) fn of(

@@ -31,7 +31,7 @@ pub fn integers(operator: Binary, is_signed: bool, a: u64, b: u64) -> u64 {
     }
 }
 
-/// Arithmetic on floats: the four operations; others are not asked for.
+/// Arithmetic on floats: the four operations; filters have no others.
 pub fn floats(operator: Binary, a: u64, b: u64) -> u64 {
     let (a, b) = (f64::from_bits(a), f64::from_bits(b));
     let value = match operator {

@@ -282,7 +282,7 @@ impl Parser<'_> {
     }
 
     /// A tree above others, the highest of which has this height.
-    fn above(below: usize, node: Node, span: Span) -> Result<Tree, Error> {
+    fn node_above(below: usize, node: Node, span: Span) -> Result<Tree, Error> {
         if below >= HEIGHT_MAX {
             return Err(Self::too_high(span));
         }
@@ -335,7 +335,7 @@ impl Parser<'_> {
         self.warn_of_precedence(binary, symbol_span, &left, &right);
         let below = left.height.max(right.height);
         let node = Node::Binary(binary, Box::new(left), Box::new(right));
-        Self::above(below, node, span)
+        Self::node_above(below, node, span)
     }
 
     /// `&&` and `||`: what is joined already becomes longer, not higher.
@@ -349,7 +349,7 @@ impl Parser<'_> {
         let below = left.height.saturating_sub(usize::from(parts.len() > 1)).max(right.height);
         parts.push(right);
         let node = if operator == Infix::All { Node::All(parts) } else { Node::Either(parts) };
-        Self::above(below, node, span)
+        Self::node_above(below, node, span)
     }
 
     fn membership(value: Tree, items: Vec<Item>, end: usize) -> Result<Tree, Error> {
@@ -359,7 +359,7 @@ impl Parser<'_> {
         });
         let below = below.max().unwrap_or(0).max(value.height);
         let span = Span { from: value.span.from, to: end };
-        Self::above(below, Node::In(Box::new(value), items), span)
+        Self::node_above(below, Node::In(Box::new(value), items), span)
     }
 
     /// `(1, 2, 5..9)`, and where it ends.
@@ -393,7 +393,7 @@ impl Parser<'_> {
         self.at += 1;
         let operand = self.deeper(Self::unary)?;
         let span = Span { from, to: operand.span.to };
-        Self::above(operand.height, Node::Unary(operator, Box::new(operand)), span)
+        Self::node_above(operand.height, Node::Unary(operator, Box::new(operand)), span)
     }
 
     fn postfix(&mut self) -> Result<Tree, Error> {
@@ -416,7 +416,7 @@ impl Parser<'_> {
                 return Ok(tree);
             };
             let span = Span { from, to: self.tokens[self.at - 1].1.to };
-            tree = Self::above(below, node, span)?;
+            tree = Self::node_above(below, node, span)?;
         }
     }
 
@@ -451,7 +451,7 @@ impl Parser<'_> {
                 }
             }
         };
-        Self::above(0, node, span)
+        Self::node_above(0, node, span)
     }
 
     fn brackets(&mut self) -> Result<Tree, Error> {
@@ -475,7 +475,7 @@ impl Parser<'_> {
         let to = self.expect(")")?.to;
         let below = arguments.iter().map(|tree| tree.height).max().unwrap_or(0);
         let span = Span { from: name_span.from, to };
-        Self::above(below, Node::Call(name, name_span, arguments), span)
+        Self::node_above(below, Node::Call(name, name_span, arguments), span)
     }
 
     /// C's precedences put comparisons before `&`, `^`, `|`, and let comparisons follow each other.

@@ -76,7 +76,7 @@ impl Text {
         }
     }
 
-    /// Returns it as `string_matches` wants it: `*` for anything, `\` before a character that
+    /// Returns it as `string_matches` reads it: `*` for anything, `\` before a character that
     /// stands for itself.
     pub fn to_pattern(&self) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(self.size_bytes() + self.parts.len());

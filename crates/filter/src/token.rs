@@ -1,6 +1,6 @@
 //! From text to tokens: numbers, strings, names, symbols, each with its place.
 //!
-//! Literals are C's, with what tracing asks for besides: `1_000`, `0b101`, `64Ki`, `1.5ms`.
+//! Literals are C's, with additions for tracing: `1_000`, `0b101`, `64Ki`, `1.5ms`.
 
 use crate::error::{Error, Topic};
 use crate::span::Span;

@@ -50,10 +50,10 @@ pub(crate) unsafe extern "C" fn program(slots: *const u64, element: u64, code: *
     )
 }
 
-/// Where no machine code is made.
+/// Stands for the call on machines for which no machine code is made.
 ///
 /// # Safety
-/// As above: nobody calls it.
+/// As above; it is never called.
 #[cfg(not(all(target_arch = "x86_64", unix)))]
 pub(crate) unsafe extern "C" fn program(slots: *const u64, element: u64, code: *const ()) -> u64 {
     type Code = unsafe extern "C" fn(*const u64, u64) -> u64;

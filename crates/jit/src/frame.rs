@@ -27,7 +27,7 @@ pub type Fill = unsafe extern "C" fn(payload: *const u8, slots: *mut u64);
 /// answers 0 or 1, changes no memory, and keeps the stack as it finds it up to its end.
 pub type Direct = unsafe extern "C" fn(payload: *const u8) -> u64;
 
-/// What all frames of a filter have in common.
+/// Values that all frames of a filter have in common.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Environment<'a> {
@@ -51,7 +51,7 @@ unsafe impl Send for Environment<'_> {}
 unsafe impl Sync for Environment<'_> {}
 
 impl<'a> Environment<'a> {
-    /// That of a filter whose programs make no tail calls.
+    /// Makes the environment of a filter whose programs make no tail calls.
     pub const fn new(
         constants: &'a [u8],
         cells: &'a [Cell],
@@ -80,8 +80,8 @@ impl<'a> Environment<'a> {
 #[repr(C)]
 pub struct Frame<'a> {
     pub(crate) environment: &'a Environment<'a>,
-    /// What words count from the beginning of, and how much it is: a slice in pieces, since machine
-    /// code reads both.
+    /// The bytes in which words are offsets, and their size: a slice in pieces, since machine code
+    /// reads both.
     bytes: *const u8,
     size_bytes: usize,
     filled: usize,
@@ -95,7 +95,7 @@ unsafe impl Send for Frame<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Frame<'_> {}
 
-/// Where machine code finds things, in bytes from the slots' beginning and from there on.
+/// Offsets for machine code, in bytes from the slots' beginning and from there on.
 pub(crate) mod offset {
     use super::{Environment, Frame, offset_of};
 
@@ -160,7 +160,7 @@ impl<'a> Frame<'a> {
         (self.bytes, self.size_bytes) = (bytes.as_ptr(), bytes.len());
     }
 
-    /// What words in it count from the beginning of.
+    /// Returns the bytes in which words are offsets.
     pub const fn bytes(&self) -> &'a [u8] {
         // SAFETY: the pieces of a slice that is lent for `'a`, from `new`.
         unsafe { core::slice::from_raw_parts(self.bytes, self.size_bytes) }
@@ -202,8 +202,8 @@ impl<'a> Frame<'a> {
         unsafe { crate::call::program(self.as_slots(), 0, entry as *const ()) }
     }
 
-    /// What register 1 is for machine code. Comes from the whole frame, so that helpers may go
-    /// back from there.
+    /// Returns register 1 of machine code. The pointer comes from the whole frame, so that helpers
+    /// may go back from there.
     pub fn as_slots(&self) -> *const u64 {
         let frame: *const Self = self;
         frame.wrapping_byte_add(offset_of!(Frame<'_>, slots)).cast()

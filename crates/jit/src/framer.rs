@@ -13,17 +13,17 @@ use crate::frame::Frame;
 use crate::helper::Word;
 use crate::{Kind, SLOTS_MAX};
 
-/// How far from an anchor a value may be, in bytes: no payload is longer.
+/// Longest distance of a value from an anchor, in bytes: no payload is longer.
 const DISTANCE_MAX: usize = 4096;
 /// Bytes in front of the elements of sequences and of text: how many there are.
 const COUNT_BYTES: usize = 4;
 
-/// What a filter asks for: a path, and what it is taken for.
+/// A filter's need: a path, and the kind that the filter expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted<'a> {
     /// A field's name, with `[INDEX]` behind it for an element; or `$ctx.` and a context's name.
     pub path: &'a [u8],
-    /// What it is taken for.
+    /// The expected kind.
     pub kind: Kind,
 }
 
@@ -31,16 +31,16 @@ pub struct Wanted<'a> {
 /// before the frame is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Application {
-    /// What it is.
+    /// Kind of the value.
     pub kind: Kind,
-    /// How far before the payload it is put, in bytes: eight bytes of a number, or a string with
-    /// its NUL.
+    /// Distance of the value before the payload, in bytes: eight bytes of a number, or a string
+    /// with its NUL.
     pub before: u16,
 }
 
 /// Why an event is not one for a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfit {
+pub enum Mismatch {
     /// It has nothing of this path: the need with this number.
     Lacks(usize),
     /// It has it, as something else, and lacks nothing.
@@ -58,7 +58,7 @@ const PROCNAME_AT: u8 = index_of(PROCNAME) as u8;
 /// the [`Word`] of a text in the frame's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contexts {
-    /// As in [`TABLE`].
+    /// Values in the order of [`TABLE`].
     values: [u64; COUNT],
 }
 
@@ -90,7 +90,7 @@ impl Contexts {
     }
 }
 
-/// How the field that an anchor is behind is passed over.
+/// The method for passing over the field before an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     /// Up to and with a NUL.
@@ -107,7 +107,7 @@ pub struct Leg {
     pass: Pass,
 }
 
-/// What a slot is filled with.
+/// The source of a slot's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
     Scalar(Scalar),
@@ -123,12 +123,12 @@ enum Value {
     /// A context, by its index in [`TABLE`].
     Context(u8),
     /// An application's context that is a number: so many bytes before the payload.
-    Before(u16),
+    BeforePayload(u16),
     /// The same of a string.
-    StrBefore(u16),
+    StrBeforePayload(u16),
 }
 
-/// Where a need's value is.
+/// The place of a need's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Take {
     value: Value,
@@ -141,8 +141,8 @@ pub struct Take {
     within: u16,
 }
 
-/// What a slot is filled with from fields that do not lie one behind the other: as the arguments of
-/// a tracepoint do before they are staged.
+/// The source of a slot's value if fields do not lie one after another, such as the arguments of a
+/// tracepoint before they are staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The scalar that lies so many bytes behind the field's beginning.
@@ -163,7 +163,7 @@ pub enum Source {
 }
 
 impl Take {
-    /// What it takes, and of which of the event's fields.
+    /// Returns the index of the event's field, and the value that the need takes of it.
     #[inline]
     pub fn source(&self, contexts: &Contexts) -> (usize, Source) {
         let source = match self.value {
@@ -175,7 +175,7 @@ impl Take {
             Value::Element(scalar, index) => Source::Element(scalar, index),
             // (Who has no payload has no values before it.)
             Value::Context(index) => Source::Context(contexts.value(index)),
-            Value::Before(_) | Value::StrBefore(_) => Source::Context(0),
+            Value::BeforePayload(_) | Value::StrBeforePayload(_) => Source::Context(0),
         };
         (self.field.into(), source)
     }
@@ -194,11 +194,11 @@ impl Take {
 pub struct FramerView<'a> {
     /// The way past what has no fixed size.
     pub legs: &'a [Leg],
-    /// What the slots are filled with.
+    /// Sources of the slots' values.
     pub takes: &'a [Take],
 }
 
-/// What a slot is filled with, of those that machine code ([`crate::x86::emit_fill`]) leaves.
+/// A slot that machine code ([`crate::x86::emit_fill`]) does not fill, with its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rest {
     slot: u8,
@@ -210,7 +210,7 @@ pub struct Rest {
 pub struct Framer {
     legs: [Leg; FIELDS_MAX],
     takes: [Take; SLOTS_MAX],
-    /// How many legs are gone: those before the last anchor that a need has.
+    /// Number of legs that are walked: those before the last anchor that a need has.
     legs_count: u8,
     takes_count: u8,
 }
@@ -224,13 +224,13 @@ impl Framer {
     pub fn new<'a>(
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, Mismatch> {
         let mut framer = Self::EMPTY;
         framer.make(fields, needs)?;
         Ok(framer)
     }
 
-    /// That of an event and a filter without needs.
+    /// The framer of an event and a filter without needs.
     pub const EMPTY: Self = Self {
         legs: [Leg { distance: 0, pass: Pass::Str }; FIELDS_MAX],
         takes: [Take { value: Value::Str, field: 0, anchor: 0, distance: 0, within: 0 }; SLOTS_MAX],
@@ -248,7 +248,7 @@ impl Framer {
         &mut self,
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), Mismatch> {
         self.make_with(fields, needs, |_| None)
     }
 
@@ -262,32 +262,32 @@ impl Framer {
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = Wanted<'a>>,
         mut application: impl FnMut(&[u8]) -> Option<Application>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), Mismatch> {
         (self.legs_count, self.takes_count) = (0, 0);
         let mut other = None;
         for (number, need) in needs.enumerate() {
             let taken = match need.path.strip_prefix(b"$app.") {
                 Some(name) => application(name)
-                    .ok_or(Unfit::Lacks(number))
-                    .and_then(|found| application_value(found, need.kind, number)),
+                    .ok_or(Mismatch::Lacks(number))
+                    .and_then(|found| app_value(found, need.kind, number)),
                 None => self.find(fields, need, number),
             };
             let take = match taken {
                 // Perhaps it lacks another: that says more.
-                Err(unfit @ Unfit::IsOther(_)) => {
+                Err(unfit @ Mismatch::IsOther(_)) => {
                     other.get_or_insert(unfit);
                     continue;
                 }
                 taken => taken?,
             };
-            *self.takes.get_mut(number).ok_or(Unfit::Needs)? = take;
+            *self.takes.get_mut(number).ok_or(Mismatch::Needs)? = take;
             self.takes_count = number as u8 + 1;
             self.legs_count = self.legs_count.max(take.anchor);
         }
         other.map_or(Ok(()), Err)
     }
 
-    /// How many slots it fills.
+    /// Returns the number of slots that the framer fills.
     pub const fn slots(&self) -> usize {
         self.takes_count as usize
     }
@@ -298,11 +298,11 @@ impl Framer {
         fields: &FieldViews<'_>,
         need: Wanted<'_>,
         number: usize,
-    ) -> Result<Take, Unfit> {
+    ) -> Result<Take, Mismatch> {
         if let Some(context) = need.path.strip_prefix(b"$ctx.") {
             return context_value(context, need.kind, number);
         }
-        let (name, index) = split_index(need.path).ok_or(Unfit::Lacks(number))?;
+        let (name, index) = split_index(need.path).ok_or(Mismatch::Lacks(number))?;
         let (mut anchor, mut distance) = (0_u8, 0_usize);
         let mut fields = fields.clone();
         let mut which = 0_u8;
@@ -317,12 +317,12 @@ impl Framer {
                 Ok(size) => distance += size,
                 Err(pass) => {
                     let leg = Leg { distance: near(distance)?, pass };
-                    *self.legs.get_mut(usize::from(anchor)).ok_or(Unfit::Description)? = leg;
+                    *self.legs.get_mut(usize::from(anchor)).ok_or(Mismatch::Description)? = leg;
                     (anchor, distance) = (anchor + 1, 0);
                 }
             }
         }
-        Err(if fields.is_whole() { Unfit::Lacks(number) } else { Unfit::Description })
+        Err(if fields.is_whole() { Mismatch::Lacks(number) } else { Mismatch::Description })
     }
 
     /// Its steps, as many as there are.
@@ -340,13 +340,13 @@ impl Framer {
 }
 
 impl FramerView<'_> {
-    /// Whether it asks for the thread's name.
+    /// Returns true if a need is the thread's name.
     pub fn takes_procname(&self) -> bool {
         self.takes.iter().any(|take| take.value == Value::Context(PROCNAME_AT))
     }
 
-    /// What machine code does: slots that are filled with scalars in front of which nothing has a
-    /// variable size. Slot, type, distance from the payload's beginning in bytes.
+    /// Returns the slots that machine code fills: scalars after fields of fixed size only. Slot,
+    /// type, distance from the payload's beginning in bytes.
     pub fn coded(&self) -> impl Iterator<Item = (usize, Scalar, usize)> {
         self.takes.iter().enumerate().filter_map(|(slot, take)| {
             let (scalar, distance) = take.coded()?;
@@ -354,13 +354,13 @@ impl FramerView<'_> {
         })
     }
 
-    /// What a payload has at least that machine code fills slots from, in bytes.
+    /// Returns the least size of a payload from which machine code fills slots, in bytes.
     pub fn coded_bytes(&self) -> usize {
         let ends = self.coded().map(|(_, scalar, distance)| distance + scalar.size_bytes());
         ends.max().unwrap_or(0)
     }
 
-    /// What machine code leaves.
+    /// Returns the slots that machine code does not fill.
     pub fn rest(&self) -> impl Iterator<Item = Rest> {
         let rest = self.takes.iter().zip(0..).filter(|(take, _)| take.coded().is_none());
         rest.map(|(&take, slot)| Rest { slot, take })
@@ -417,21 +417,21 @@ impl FramerView<'_> {
         let mut at = begin;
         anchors[0] = at as u32;
         for (leg, anchor) in self.legs.iter().zip(&mut anchors[1..]) {
-            at = behind(bytes, at + usize::from(leg.distance), leg.pass)?;
+            at = field_end(bytes, at + usize::from(leg.distance), leg.pass)?;
             *anchor = at as u32;
         }
         Some(anchors)
     }
 }
 
-fn near(distance: usize) -> Result<u16, Unfit> {
-    if distance > DISTANCE_MAX { Err(Unfit::Description) } else { Ok(distance as u16) }
+fn near(distance: usize) -> Result<u16, Mismatch> {
+    if distance > DISTANCE_MAX { Err(Mismatch::Description) } else { Ok(distance as u16) }
 }
 
 /// A context's value: where it is does not depend on the event.
-fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Unfit> {
+fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Mismatch> {
     let found = TABLE.iter().position(|known| known.name.as_bytes() == context);
-    let index = found.ok_or(Unfit::Lacks(number))?;
+    let index = found.ok_or(Mismatch::Lacks(number))?;
     let is = match TABLE[index].of {
         ContextType::Scalar(Scalar::F32 | Scalar::F64) => Kind::Float,
         ContextType::Scalar(scalar) if scalar.is_signed() => Kind::Signed,
@@ -439,20 +439,20 @@ fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Unfi
         ContextType::Text(_) => Kind::String,
     };
     if kind != is {
-        return Err(Unfit::IsOther(number));
+        return Err(Mismatch::IsOther(number));
     }
     let value = Value::Context(index as u8);
     Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
 /// The same of an application's context.
-const fn application_value(found: Application, kind: Kind, number: usize) -> Result<Take, Unfit> {
+const fn app_value(found: Application, kind: Kind, number: usize) -> Result<Take, Mismatch> {
     if kind as u8 != found.kind as u8 {
-        return Err(Unfit::IsOther(number));
+        return Err(Mismatch::IsOther(number));
     }
     let value = match kind {
-        Kind::String => Value::StrBefore(found.before),
-        _ => Value::Before(found.before),
+        Kind::String => Value::StrBeforePayload(found.before),
+        _ => Value::BeforePayload(found.before),
     };
     Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
@@ -466,14 +466,14 @@ pub(crate) fn split_index(path: &[u8]) -> Option<(&[u8], Option<u16>)> {
     Some((name, Some(index)))
 }
 
-/// What a slot is filled with from a field, and how far from the field's beginning it is.
+/// Returns the source of a slot's value in a field, and its distance from the field's beginning.
 fn value_of(
     field: &FieldView<'_>,
     index: Option<u16>,
     kind: Kind,
     number: usize,
-) -> Result<(Value, usize), Unfit> {
-    let scalar = field.scalar.ok_or(Unfit::IsOther(number));
+) -> Result<(Value, usize), Mismatch> {
+    let scalar = field.scalar.ok_or(Mismatch::IsOther(number));
     let (value, is, offset) = match (field.shape, index) {
         (Shape::Scalar | Shape::Enumeration, None) => (Value::Scalar(scalar?), kind_of(scalar?), 0),
         (Shape::Str, None) => (Value::Str, Kind::String, 0),
@@ -485,9 +485,9 @@ fn value_of(
             (Value::Scalar(scalar?), kind_of(scalar?), offset)
         }
         (Shape::Sequence, Some(index)) => (Value::Element(scalar?, index), kind_of(scalar?), 0),
-        _ => return Err(Unfit::IsOther(number)),
+        _ => return Err(Mismatch::IsOther(number)),
     };
-    if is == kind { Ok((value, offset)) } else { Err(Unfit::IsOther(number)) }
+    if is == kind { Ok((value, offset)) } else { Err(Mismatch::IsOther(number)) }
 }
 
 const fn kind_of(scalar: Scalar) -> Kind {
@@ -510,9 +510,9 @@ fn size_of_field(field: &FieldView<'_>) -> Result<usize, Pass> {
     }
 }
 
-/// Where the field at `at` ends.
+/// Returns the end of the field at `at`.
 #[inline]
-fn behind(bytes: &[u8], at: usize, pass: Pass) -> Option<usize> {
+fn field_end(bytes: &[u8], at: usize, pass: Pass) -> Option<usize> {
     match pass {
         Pass::Str => Some(at + length_of_str(bytes, at)? + 1),
         Pass::Counted(size) => {
@@ -566,10 +566,10 @@ fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Optio
             scalar_at(bytes, at + offset, scalar)
         }
         Value::Context(index) => Some(contexts.value(index)),
-        Value::Before(before) => {
+        Value::BeforePayload(before) => {
             scalar_at(bytes, at.checked_sub(usize::from(before))?, Scalar::U64)
         }
-        Value::StrBefore(before) => {
+        Value::StrBeforePayload(before) => {
             let at = at.checked_sub(usize::from(before))?;
             word(at, length_of_str(bytes, at)?)
         }

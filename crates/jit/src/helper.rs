@@ -101,16 +101,16 @@ impl Helper {
 
     /// Returns the number of bytes that it compares with numbers, if it does: 1 to 16.
     pub const fn compared_bytes(self) -> Option<u8> {
-        const BEFORE: u8 = Helper::BytesDiffer1 as u8 - 1;
+        const NUMBER_OFFSET: u8 = Helper::BytesDiffer1 as u8 - 1;
         match self as u8 {
-            number @ 26..=41 => Some(number - BEFORE),
+            number @ 26..=41 => Some(number - NUMBER_OFFSET),
             _ => None,
         }
     }
 
-    /// How many bytes of its first number and of its last one it compares, where it compares so
-    /// many bytes: those at the beginning, as many of a power of two as there are, 8 at most; and
-    /// those at the end, 0 if there are no more. Both may overlap.
+    /// Returns the sizes of the two numbers that a comparison of so many bytes uses. The first
+    /// number covers the beginning: the largest power of two that fits, 8 at most. The last number
+    /// covers the end; its size is 0 if the first covers all. Both may overlap.
     pub const fn number_bytes(compared: u8) -> (u8, u8) {
         match compared {
             13.. => (8, 8),

@@ -1,9 +1,9 @@
 //! Filters as traced programs run them: eBPF instructions, and what is needed to run them.
 //!
-//! A filter comes from memory that others can write. So whoever runs one copies it, verifies the
-//! copy, and interprets it or makes machine code of it, one instruction at a time (Sharma, Dagenais
-//! 2015, section 4.4). What a filter sees, which helpers there are, and what the bytes of an object
-//! are: docs/design/0008-filters.md. Nothing here allocates, blocks, or makes a system call but
+//! A filter comes from memory that others can write. So its user copies it, verifies the copy, and
+//! interprets it or makes machine code of it, one instruction at a time (Sharma, Dagenais 2015,
+//! section 4.4). The data of a filter, the helpers, and the bytes of an object are in
+//! docs/design/0008-filters.md. Nothing here allocates, blocks, or makes a system call except
 //! through helpers that it is given.
 #![no_std]
 #![deny(unsafe_code)]

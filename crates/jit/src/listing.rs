@@ -98,7 +98,7 @@ fn unknown(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, " {byte:02x}"))
 }
 
-/// What a load or a store goes to: type, register and offset.
+/// Writes the memory operand of a load or a store: type, register and offset.
 fn memory(f: &mut fmt::Formatter<'_>, insn: Insn, sign: char, base: u8) -> fmt::Result {
     let bits = match insn.op & size::DW {
         size::B => 8,

@@ -1,6 +1,6 @@
-//! Requirements of an alternative's bytecode besides the kinds of its needs: the labels of an
-//! enumeration, the element type of a sequence, the width of an integer, and whether a value is an
-//! element of an array.
+//! Requirements of an alternative's bytecode in addition to the kinds of its needs: the labels of
+//! an enumeration, the element type of a sequence, the width of an integer, and whether a value is
+//! an element of an array.
 //!
 //! ```text
 //! meanings := "twm" version u8 (1) | zeros u32 | record*
@@ -32,7 +32,7 @@ const FLAGS: u8 = IS_NARROW | HAS_LABELS | IS_NOBODYS | IS_WIDE | IS_OF_ARRAY;
 /// Size of an integer that is not narrow.
 const WIDE_BYTES: usize = 8;
 
-/// The requirements on a need besides its kind.
+/// The requirements on a need in addition to its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Meaning {
     /// Fewer than 64 bits.

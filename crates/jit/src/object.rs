@@ -210,7 +210,7 @@ impl<'a> Alternative<'a> {
 
 /// An alternative to encode.
 #[derive(Debug, Clone, Copy)]
-pub struct Parts<'a> {
+pub struct AlternativeParts<'a> {
     /// See [`Alternative::needs`].
     pub needs: &'a [Need<'a>],
     /// See [`Alternative::constants`]; 65,535 bytes at most.
@@ -225,14 +225,14 @@ pub enum EncodeError {
     /// The buffer is too small.
     NoRoom,
     /// The result would be invalid: something is missing, or there is too much of it.
-    Unfit(DecodeError),
+    Invalid(DecodeError),
 }
 
 impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRoom => f.write_str("the buffer is too small for the object"),
-            Self::Unfit(error) => write!(f, "this is no object: {error}"),
+            Self::Invalid(error) => write!(f, "this is no object: {error}"),
         }
     }
 }
@@ -256,10 +256,10 @@ impl Writer<'_> {
     /// Converts a count or a size to the smaller type that the format has.
     fn narrow<T: TryFrom<usize>>(&self, count: usize) -> Result<T, EncodeError> {
         let error = DecodeError { offset: self.at, reason: "more than can be counted" };
-        T::try_from(count).map_err(|_| EncodeError::Unfit(error))
+        T::try_from(count).map_err(|_| EncodeError::Invalid(error))
     }
 
-    fn alternative(&mut self, parts: &Parts<'_>) -> Result<(), EncodeError> {
+    fn alternative(&mut self, parts: &AlternativeParts<'_>) -> Result<(), EncodeError> {
         let [low, high] = self.narrow::<u16>(parts.constants.len())?.to_le_bytes();
         let (needs, programs) = (self.narrow(parts.needs.len())?, parts.programs.len());
         self.put(&[needs, self.narrow(programs)?, low, high])?;
@@ -285,7 +285,7 @@ impl Writer<'_> {
 /// If the buffer is too small, or if what came out would not be decoded again.
 pub fn encode(
     cells: u8,
-    alternatives: &[Parts<'_>],
+    alternatives: &[AlternativeParts<'_>],
     buffer: &mut [u8],
 ) -> Result<usize, EncodeError> {
     let mut writer = Writer { buffer, at: 0 };
@@ -297,5 +297,5 @@ pub fn encode(
     }
     let size = writer.at;
     let encoded = buffer.get(..size).unwrap_or_default();
-    Object::decode(encoded).map(|_| size).map_err(EncodeError::Unfit)
+    Object::decode(encoded).map(|_| size).map_err(EncodeError::Invalid)
 }

@@ -1,5 +1,5 @@
-//! What is in a register at an instruction, where the instructions straight before it say so: for
-//! those who must know what a helper is given before the program runs.
+//! Known contents of a register at an instruction, from the instructions straight before it: to
+//! find the arguments of helpers before the program runs.
 
 use crate::insn::{CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, source};
 use crate::program::Program;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::generate::Dice;
-use common::{Input, both, listing, verified};
+use common::{Input, listing, run_both, verified};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use trackway_jit::helper::Word;
 use trackway_jit::insn::{INSN_BYTES, LDDW_FUNCTION};
@@ -22,7 +22,7 @@ struct Case {
     expected: fn(&[u64]) -> u64,
 }
 
-/// What the sequence in slot 9 has for elements, and the string in slot 8 for bytes.
+/// Elements of the sequence in slot 9, and bytes of the string in slot 8.
 const BYTES: &[u8] = b"GET /index.html";
 
 const CASES: [Case; 14] = [
@@ -313,7 +313,7 @@ fn filters_in_c_are_accepted_and_right() {
             for _ in 0..40 {
                 let input = input(&mut dice);
                 let expected = (case.expected)(&input.slots);
-                let answer = both(&[verified], &input).answer;
+                let answer = run_both(&[verified], &input).answer;
                 let slots = &input.slots;
                 assert_eq!(answer, expected, "{} {cpu} of {slots:#x?}", case.name);
             }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::generate::{Dialect, Dice, SLOTS, damaged, input, program, program_in};
-use common::{both, bytes, executed, interpreted, listing, verified};
+use common::{bytes, executed, interpreted, listing, run_both, verified};
 use trackway_jit::insn::{INSN_BYTES, alu, class};
 use trackway_jit::verify::Rules;
 
@@ -25,7 +25,7 @@ fn random_programs_do_the_same_in_both_ways() {
             panic!("seed {seed}: {rejection}\n{}", listing(&bytes));
         });
         for _ in 0..3 {
-            both(&[verified], &input(&mut dice));
+            run_both(&[verified], &input(&mut dice));
         }
     }
 }
@@ -54,7 +54,7 @@ fn a_difference_is_seen() {
     assert!(seen > 100, "{seen} of 200");
 }
 
-/// What another interpreter says, by others, of what it knows.
+/// Results of another interpreter are the same for the instructions that it supports.
 #[test]
 fn another_interpreter_says_the_same() {
     for seed in 0..1000 {
@@ -64,7 +64,7 @@ fn another_interpreter_says_the_same() {
         let other = rbpf::EbpfVmRaw::new(Some(&bytes)).expect("a program");
         for _ in 0..3 {
             let input = input(&mut dice);
-            let answer = both(&[verified], &input).answer;
+            let answer = run_both(&[verified], &input).answer;
             let mut frame: Vec<u8> =
                 input.slots.iter().flat_map(|slot| slot.to_le_bytes()).collect();
             let expected = other.execute_program(&mut frame).expect("an answer");
@@ -82,7 +82,7 @@ fn damaged_programs_are_rejected_or_do_the_same_in_both_ways() {
         let bytes = damaged(&bytes(&program(&mut dice)), &mut dice);
         match verified(&bytes, rules()) {
             Ok(verified) => {
-                both(&[verified], &input(&mut dice));
+                run_both(&[verified], &input(&mut dice));
                 accepted += 1;
             }
             Err(rejection) => {
@@ -101,20 +101,24 @@ fn random_bytes_are_rejected_or_do_the_same_in_both_ways() {
     let mut accepted = 0;
     for seed in 0..60_000 {
         let mut dice = Dice::new(!seed);
-        let count = 1 + dice.below(6);
+        let count = 1 + dice.next_below(6);
         let mut bytes = Vec::new();
         for _ in 0..count {
-            let (registers, offset) = (dice.below(3), dice.below(4) * 8);
-            let op = if dice.below(8) == 0 { dice.roll() as u8 } else { dice.of(&OPERATIONS) };
-            bytes.extend([op, (registers | dice.below(2) << 4) as u8]);
-            let offset = if dice.below(2) == 0 { 0 } else { offset as i16 - 8 };
+            let (registers, offset) = (dice.next_below(3), dice.next_below(4) * 8);
+            let op = if dice.next_below(8) == 0 { dice.roll() as u8 } else { dice.of(&OPERATIONS) };
+            bytes.extend([op, (registers | dice.next_below(2) << 4) as u8]);
+            let offset = if dice.next_below(2) == 0 { 0 } else { offset as i16 - 8 };
             bytes.extend(offset.to_le_bytes());
-            bytes.extend(if dice.below(2) == 0 { [0; 4] } else { [dice.below(24) as u8, 0, 0, 0] });
+            bytes.extend(if dice.next_below(2) == 0 {
+                [0; 4]
+            } else {
+                [dice.next_below(24) as u8, 0, 0, 0]
+            });
         }
         // Nothing ends without an end.
         bytes.extend([0xb7, 0, 0, 0, 1, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);
         if let Ok(verified) = verified(&bytes, rules()) {
-            both(&[verified], &input(&mut dice));
+            run_both(&[verified], &input(&mut dice));
             accepted += 1;
         }
     }

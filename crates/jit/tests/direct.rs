@@ -81,12 +81,12 @@ fn program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
         jump::JSLE,
     ];
     let mut insns: Vec<Insn> = NUMBERS.iter().map(|&to| mov(to, dice.roll() as i32)).collect();
-    let items = 1 + dice.below(30);
+    let items = 1 + dice.next_below(30);
     for left in (0..items).rev() {
         let (to, from) = (dice.of(&NUMBERS), dice.of(&NUMBERS));
-        let (immediate, ahead) = (dice.number() as i32, dice.below(left.min(3) + 1) as i16);
-        let mut insn = match dice.below(6) {
-            0 | 1 => load(size::DW, to, 1, 8 * dice.below(slots) as i16),
+        let (immediate, ahead) = (dice.number() as i32, dice.next_below(left.min(3) + 1) as i16);
+        let mut insn = match dice.next_below(6) {
+            0 | 1 => load(size::DW, to, 1, 8 * dice.next_below(slots) as i16),
             2 => alu(dice.of(&OPERATIONS), to, immediate),
             3 => alu_register(dice.of(&OPERATIONS), to, from),
             4 => jump_if(dice.of(&JUMPS), to, immediate, ahead),
@@ -100,7 +100,7 @@ fn program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
             }
         }
         // Half of what calculates and compares does so in 32 bits.
-        if dice.below(2) == 0 {
+        if dice.next_below(2) == 0 {
             match insn.class() {
                 class::ALU64 => insn.op = insn.op & !7 | class::ALU,
                 class::JMP => insn.op = insn.op & !7 | class::JMP32,
@@ -119,7 +119,7 @@ fn answers_are_those_of_a_frame() {
     let all: Vec<Scalar> = (1..=15).filter_map(Scalar::from_code).collect();
     let (mut yes, mut no) = (0, 0);
     for _ in 0..3000 {
-        let scalars: Vec<Scalar> = (0..1 + dice.below(9)).map(|_| dice.of(&all)).collect();
+        let scalars: Vec<Scalar> = (0..1 + dice.next_below(9)).map(|_| dice.of(&all)).collect();
         let framer = framer(&scalars);
         let insns = program(&mut dice, scalars.len() as u64);
         let code_bytes = bytes(&insns);
@@ -159,7 +159,7 @@ fn answers_are_those_of_a_frame() {
     assert!(cfg!(not(target_arch = "x86_64")) || (yes > 500 && no > 500), "{yes} and {no}");
 }
 
-/// What else a program may do with a frame needs one; what it keeps of its caller's needs a stack.
+/// Any other use of the frame needs one; registers that belong to the caller need a stack.
 #[test]
 fn what_needs_a_frame_is_not_made_for_payloads() {
     let scalars = [Scalar::U64, Scalar::F32, Scalar::U32];

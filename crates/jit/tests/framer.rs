@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use trackway_jit::Kind;
 use trackway_jit::frame::{Environment, Fill, Frame};
-use trackway_jit::framer::{Application, Contexts, Framer, FramerView, Unfit, Wanted};
+use trackway_jit::framer::{Application, Contexts, Framer, FramerView, Mismatch, Wanted};
 use trackway_jit::helper::Word;
 use trackway_jit::x86::emit_fill;
 use trackway_schema::context::{PROCNAME, VPID, VTID};
@@ -74,7 +74,7 @@ impl Field {
         }
     }
 
-    /// What an element is in a slot.
+    /// Returns the value of an element in a slot.
     fn value(&self, index: usize) -> u64 {
         let bits = self.elements[index];
         let signed = |value: i64| value.cast_unsigned();
@@ -99,7 +99,7 @@ impl Field {
         }
     }
 
-    /// What it is asked for as, whole.
+    /// Returns the kind of the whole field.
     fn kind(&self) -> Kind {
         match self.shape {
             Shape::Str | Shape::Text => Kind::String,
@@ -120,7 +120,7 @@ fn description(fields: &[Field]) -> Vec<u8> {
     encoder.finish().to_vec()
 }
 
-fn framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, Unfit> {
+fn framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, Mismatch> {
     let fields = FieldViews::new(encoded).expect("a description");
     let wanted = |(path, kind): &(String, Kind)| (path.clone().into_bytes(), *kind);
     let needs: Vec<_> = needs.iter().map(wanted).collect();
@@ -269,9 +269,9 @@ fn contexts_of_applications_are_found_before_the_payload() {
     // Where there is not so much before it.
     let mut frame = Frame::new(&environment, &bytes);
     assert!(!framer.fill(&mut frame, 11, &CONTEXTS));
-    assert_eq!(make(&[(b"$app.app:other", Kind::Signed)]), Err(Unfit::Lacks(0)));
+    assert_eq!(make(&[(b"$app.app:other", Kind::Signed)]), Err(Mismatch::Lacks(0)));
     let other = make(&[(b"f0", Kind::String), (b"$app.app:id", Kind::Unsigned)]);
-    assert_eq!(other, Err(Unfit::IsOther(1)));
+    assert_eq!(other, Err(Mismatch::IsOther(1)));
 }
 
 #[test]
@@ -288,22 +288,22 @@ fn what_an_event_lacks_or_has_otherwise_is_said() {
     };
     assert_eq!(framer("f1", Kind::String), Ok(2));
     for (path, kind, unfit) in [
-        ("f9", Kind::Signed, Unfit::Lacks(1)),
-        ("f0.a", Kind::Signed, Unfit::Lacks(1)),
-        ("$ctx.cpu", Kind::Signed, Unfit::Lacks(1)),
-        ("$ctx.vpid", Kind::String, Unfit::IsOther(1)),
-        ("f0", Kind::Unsigned, Unfit::IsOther(1)),
-        ("f0[0]", Kind::Signed, Unfit::IsOther(1)),
-        ("f1", Kind::Sequence, Unfit::IsOther(1)),
-        ("f2[2]", Kind::Unsigned, Unfit::IsOther(1)),
-        ("f2[x]", Kind::Unsigned, Unfit::Lacks(1)),
+        ("f9", Kind::Signed, Mismatch::Lacks(1)),
+        ("f0.a", Kind::Signed, Mismatch::Lacks(1)),
+        ("$ctx.cpu", Kind::Signed, Mismatch::Lacks(1)),
+        ("$ctx.vpid", Kind::String, Mismatch::IsOther(1)),
+        ("f0", Kind::Unsigned, Mismatch::IsOther(1)),
+        ("f0[0]", Kind::Signed, Mismatch::IsOther(1)),
+        ("f1", Kind::Sequence, Mismatch::IsOther(1)),
+        ("f2[2]", Kind::Unsigned, Mismatch::IsOther(1)),
+        ("f2[x]", Kind::Unsigned, Mismatch::Lacks(1)),
     ] {
         assert_eq!(framer(path, kind), Err(unfit), "{path}");
     }
     // That it lacks something says more, wherever that stands.
     let both = [("f0".to_owned(), Kind::String), ("f9".to_owned(), Kind::Signed)];
-    assert_eq!(self::framer(&encoded, &both).map(|framer| framer.slots()), Err(Unfit::Lacks(1)));
+    assert_eq!(self::framer(&encoded, &both).map(|framer| framer.slots()), Err(Mismatch::Lacks(1)));
     let cut = FieldViews::new(&encoded[..encoded.len() - 1]).expect("a description");
     let wanted = Wanted { path: b"f2", kind: Kind::Sequence };
-    assert_eq!(Framer::new(&cut, [wanted].into_iter()), Err(Unfit::Description));
+    assert_eq!(Framer::new(&cut, [wanted].into_iter()), Err(Mismatch::Description));
 }

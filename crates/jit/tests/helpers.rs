@@ -6,15 +6,15 @@ mod common;
 use common::asm::{
     EXITS, alu, call_function, copy, function, help, jump_if, load, mov, store, wide,
 };
-use common::{Input, answer, both, bytes, verified};
+use common::{Input, answer, bytes, run_both, verified};
 use trackway_jit::ELEMENTS_MAX;
 use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{Insn, alu, jump, size};
 use trackway_jit::verify::{Rules, Verified};
 
-/// What a helper answers to these arguments.
+/// Returns a helper's result for these arguments.
 #[track_caller]
-fn asked(helper: Helper, arguments: &[u64], input: &Input) -> u64 {
+fn answer_of(helper: Helper, arguments: &[u64], input: &Input) -> u64 {
     assert_eq!(arguments.len() + 1, helper.arguments());
     let mut insns = Vec::new();
     for (register, &argument) in (2..).zip(arguments) {
@@ -40,7 +40,7 @@ fn texts(text: &str, pattern: &str) -> (Input, [u64; 2]) {
 #[track_caller]
 fn text(helper: Helper, text: &str, pattern: &str) -> i64 {
     let (input, words) = texts(text, pattern);
-    asked(helper, &words, &input) as i64
+    answer_of(helper, &words, &input) as i64
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn strings_match_patterns() {
 #[test]
 fn strings_have_a_hash() {
     let (input, [word, _]) = texts("foobar", "");
-    assert_eq!(asked(Helper::StringHash, &[word], &input), 0x8594_4171_f739_67e8);
+    assert_eq!(answer_of(Helper::StringHash, &[word], &input), 0x8594_4171_f739_67e8);
 }
 
 /// Words that are not within their bytes are empty strings, and never read beyond them: the bytes
@@ -97,7 +97,7 @@ fn words_without_sense_are_empty() {
         let input = Input { constants: input.bytes.clone(), ..input };
         let hash = |offset, length| {
             let word = Word { offset, length, is_constant }.to_bits();
-            asked(Helper::StringHash, &[word], &input)
+            answer_of(Helper::StringHash, &[word], &input)
         };
         let all = hash(0, 5);
         assert_ne!(all, empty);
@@ -137,19 +137,19 @@ fn edges_are_compared_where_the_string_is() {
             let (Some(first), Some(last)) =
                 (text.get(..size), text.get(length.wrapping_sub(size)..))
             else {
-                assert_eq!(asked(helper, &[word, 0, 0], &input), 0);
+                assert_eq!(answer_of(helper, &[word, 0, 0], &input), 0);
                 continue;
             };
             let (first, last) = (number(first), number(last));
-            assert_eq!(asked(helper, &[word, first, last], &input), 1, "{size} of {length}");
+            assert_eq!(answer_of(helper, &[word, first, last], &input), 1, "{size} of {length}");
             for bit in (0..8 * size).step_by(5) {
-                assert_eq!(asked(helper, &[word, first ^ 1 << bit, last], &input), 0);
-                assert_eq!(asked(helper, &[word, first, last ^ 1 << bit], &input), 0);
+                assert_eq!(answer_of(helper, &[word, first ^ 1 << bit, last], &input), 0);
+                assert_eq!(answer_of(helper, &[word, first, last ^ 1 << bit], &input), 0);
             }
             if size < 8 {
                 // What is above the edge's bytes is not looked at.
                 let above = u64::MAX << (8 * size);
-                assert_eq!(asked(helper, &[word, first | above, last | above], &input), 1);
+                assert_eq!(answer_of(helper, &[word, first | above, last | above], &input), 1);
             }
         }
     }
@@ -159,12 +159,12 @@ fn edges_are_compared_where_the_string_is() {
 fn edges_of_words_without_sense_are_no_edges() {
     for helper in Helper::ALL.iter().copied().filter(|helper| helper.edge_bytes().is_some()) {
         let input = Input { bytes: vec![0; 16], constants: vec![0; 16], ..Input::default() };
-        let asked = |offset, length, is_constant| {
+        let answer_of = |offset, length, is_constant| {
             let word = Word { offset, length, is_constant }.to_bits();
-            asked(helper, &[word, 0, 0], &input)
+            answer_of(helper, &[word, 0, 0], &input)
         };
-        assert_eq!(asked(0, 16, false), 1);
-        assert_eq!(asked(8, 8, false), 1);
+        assert_eq!(answer_of(0, 16, false), 1);
+        assert_eq!(answer_of(8, 8, false), 1);
         for (offset, length, is_constant) in [
             (0, 17, false),
             (9, 8, false),
@@ -177,7 +177,11 @@ fn edges_of_words_without_sense_are_no_edges() {
             (0, 8, true),
             (0x7fff_ffff, u32::MAX, true),
         ] {
-            assert_eq!(asked(offset, length, is_constant), 0, "{offset} {length} {is_constant}");
+            assert_eq!(
+                answer_of(offset, length, is_constant),
+                0,
+                "{offset} {length} {is_constant}"
+            );
         }
     }
 }
@@ -204,7 +208,7 @@ fn bytes_are_compared_where_they_are() {
             let input = Input { bytes, ..Input::default() };
             // (Some have no last number.)
             let ask_at = |offset, first, last| {
-                asked(helper, &[offset, first, last][..helper.arguments() - 1], &input)
+                answer_of(helper, &[offset, first, last][..helper.arguments() - 1], &input)
             };
             let ask = |first, last| ask_at(before as u64, first, last);
             assert_eq!(ask(first, last), 0, "{count}");
@@ -228,8 +232,9 @@ fn bytes_are_compared_where_they_are() {
 fn bytes_that_are_not_there_differ() {
     for count in 1..=16_u64 {
         let helper = Helper::from_number(25 + count as i32).expect("a helper");
-        let ask =
-            |offset, input: &Input| asked(helper, &[offset, 0, 0][..helper.arguments() - 1], input);
+        let ask = |offset, input: &Input| {
+            answer_of(helper, &[offset, 0, 0][..helper.arguments() - 1], input)
+        };
         let input = Input { bytes: vec![0; 16], constants: vec![0; 16], ..Input::default() };
         assert_eq!(ask(16 - count, &input), 0);
         // Beyond the end; around zero; of constants.
@@ -250,7 +255,7 @@ fn elements_are_read_by_index() {
     let bytes: Vec<u8> = [1_i16, -2, 300].iter().flat_map(|number| number.to_le_bytes()).collect();
     let input = Input { bytes, ..Input::default() };
     let element =
-        |scalar, length, index| asked(Helper::Element, &[word(length), scalar, index], &input);
+        |scalar, length, index| answer_of(Helper::Element, &[word(length), scalar, index], &input);
     assert_eq!(element(2, 3, 0), 1);
     assert_eq!(element(2, 3, 1), -2_i64 as u64);
     assert_eq!(element(6, 3, 1), 0xfffe);
@@ -268,7 +273,7 @@ fn elements_are_read_by_index() {
 fn all_elements_are_added_and_compared() {
     let of = |helper, scalar, bytes: &[u8], length| {
         let input = Input { bytes: bytes.to_vec(), ..Input::default() };
-        asked(helper, &[word(length), scalar], &input)
+        answer_of(helper, &[word(length), scalar], &input)
     };
     let bytes = [3, 0xff, 5];
     let negative = |number: i64| number.cast_unsigned();
@@ -316,7 +321,7 @@ fn any_goes_through_elements_until_one_is_it() {
     let verified = verified(&program, Rules::new(1)).expect("accepted");
     let run = |bytes: Vec<u8>, length: u32| {
         let input = Input { slots: vec![word(length)], bytes, cells: vec![0], ..Input::default() };
-        let effect = both(&[verified], &input);
+        let effect = run_both(&[verified], &input);
         (effect.answer, effect.cells[0])
     };
     assert_eq!(run(vec![1, 2, 3], 3), (0, 3));
@@ -328,8 +333,8 @@ fn any_goes_through_elements_until_one_is_it() {
     assert_eq!(run(vec![1; ELEMENTS_MAX + 10], most as u32 + 10), (0, most), "no more than that");
 }
 
-/// What is called from a helper gets back all that belongs to it, from functions with a stack and
-/// without, and finds its own stack aligned.
+/// Functions that a helper calls, with a stack and without, return its registers unchanged, and
+/// have an aligned stack.
 #[test]
 fn calls_keep_what_belongs_to_callers() {
     let mut insns = vec![mov(6, 1), mov(7, 2), copy(8, 1), mov(9, 4)];
@@ -362,7 +367,7 @@ fn calls_keep_what_belongs_to_callers() {
 fn floats_are_numbers_of_64_bits() {
     let input = Input::default();
     let f = f64::to_bits;
-    let ask = |helper, a: f64, b: f64| asked(helper, &[f(a), f(b)], &input);
+    let ask = |helper, a: f64, b: f64| answer_of(helper, &[f(a), f(b)], &input);
     assert_eq!(ask(Helper::FloatCompare, 1.0, 2.0) as i64, -1);
     assert_eq!(ask(Helper::FloatCompare, 2.0, 1.0), 1);
     assert_eq!(ask(Helper::FloatCompare, 0.0, -0.0), 0);
@@ -372,14 +377,14 @@ fn floats_are_numbers_of_64_bits() {
     assert_eq!(ask(Helper::FloatMultiply, 1.5, 2.0), f(3.0));
     assert_eq!(ask(Helper::FloatDivide, 1.0, 0.0), f(f64::INFINITY));
     let minus = -3_i64 as u64;
-    assert_eq!(asked(Helper::FloatFromSigned, &[minus], &input), f(-3.0));
-    assert_eq!(asked(Helper::FloatFromUnsigned, &[u64::MAX], &input), f(u64::MAX as f64));
+    assert_eq!(answer_of(Helper::FloatFromSigned, &[minus], &input), f(-3.0));
+    assert_eq!(answer_of(Helper::FloatFromUnsigned, &[u64::MAX], &input), f(u64::MAX as f64));
 }
 
 #[test]
 fn time_and_dice_are_asked_for() {
     let input = Input::default();
-    assert_eq!(asked(Helper::TimeNs, &[], &input), 1_000_007);
+    assert_eq!(answer_of(Helper::TimeNs, &[], &input), 1_000_007);
     let twice = [copy(6, 1), help(Helper::Random), copy(7, 0), copy(1, 6), help(Helper::Random)];
     let differ = [common::asm::alu_register(alu::XOR, 0, 7), EXITS];
     assert_ne!(answer(&[&twice[..], &differ].concat(), &input), 0);
@@ -420,7 +425,7 @@ fn run(programs: &[Vec<u8>], slots: &[u64]) -> u64 {
             verified(bytes, Rules { number, ..Rules::new(slots.len()) }).expect("accepted")
         })
         .collect();
-    both(&verified, &Input::of_slots(slots)).answer
+    run_both(&verified, &Input::of_slots(slots)).answer
 }
 
 #[test]

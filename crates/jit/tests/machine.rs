@@ -81,7 +81,7 @@ fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
     }
 }
 
-/// What machine code does with the stack is undone on every way out.
+/// Machine code undoes its changes of the stack on every way out.
 #[test]
 fn pushes_and_pops_are_even() {
     for seed in 0..200 {
@@ -206,7 +206,7 @@ fn short_jumps_reach_127_bytes() {
     }
 }
 
-/// Where a signal or a helper finds the stack: aligned to 16 bytes at every call.
+/// The stack is aligned to 16 bytes at every call, as signals and helpers need it.
 #[test]
 fn the_stack_is_aligned_at_calls() {
     /// Answers where the stack is when it is called: 8 of 16 bytes, with the return address.

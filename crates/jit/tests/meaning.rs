@@ -1,9 +1,9 @@
-//! Which events an alternative is for that relies on more than kinds.
+//! Selection of alternatives that depend on more than kinds.
 
 use trackway_jit::Kind;
 use trackway_jit::insn::Insn;
 use trackway_jit::meaning::{HEAD, Meaning, Meanings, hash_of_labels};
-use trackway_jit::object::{Need, Object, Parts, encode};
+use trackway_jit::object::{AlternativeParts, Need, Object, encode};
 use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
 
 const NEEDS: [Need<'static>; 2] =
@@ -11,7 +11,7 @@ const NEEDS: [Need<'static>; 2] =
 
 fn object() -> Vec<u8> {
     let exit = Insn { op: 0x95, dst: 0, src: 0, offset: 0, immediate: 0 };
-    let parts = Parts { needs: &NEEDS, constants: b"", programs: &[&[exit]] };
+    let parts = AlternativeParts { needs: &NEEDS, constants: b"", programs: &[&[exit]] };
     let mut bytes = vec![0; 256];
     let size = encode(0, &[parts], &mut bytes).expect("room");
     bytes.truncate(size);

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trackway_jit::insn::Insn;
-use trackway_jit::object::{self, EncodeError, Need, Object, Parts};
+use trackway_jit::object::{self, AlternativeParts, EncodeError, Need, Object};
 use trackway_jit::{CELLS_MAX, INSTRUCTIONS_MAX, Kind, SLOTS_MAX};
 
 /// An alternative that owns what it is made of.
@@ -23,8 +23,12 @@ fn encoded(cells: u8, alternatives: &[Owned]) -> Result<Vec<u8>, EncodeError> {
         .collect();
     let programs: Vec<Vec<&[Insn]>> =
         programs.iter().map(|programs| programs.iter().map(Vec::as_slice).collect()).collect();
-    let parts: Vec<Parts<'_>> = (0..alternatives.len())
-        .map(|i| Parts { needs: &needs[i], constants: &alternatives[i].1, programs: &programs[i] })
+    let parts: Vec<AlternativeParts<'_>> = (0..alternatives.len())
+        .map(|i| AlternativeParts {
+            needs: &needs[i],
+            constants: &alternatives[i].1,
+            programs: &programs[i],
+        })
         .collect();
     let mut buffer = vec![0xaa; 1 << 20];
     let size = object::encode(cells, &parts, &mut buffer)?;
@@ -122,7 +126,7 @@ fn bytes_are_those_of_the_contract() {
 fn what_would_not_be_read_is_not_written() {
     let one = || (vec![(1, "x".to_owned())], Vec::new(), vec![vec![0x95]]);
     let unfit = |cells, alternatives: &[Owned]| {
-        matches!(encoded(cells, alternatives), Err(EncodeError::Unfit(_)))
+        matches!(encoded(cells, alternatives), Err(EncodeError::Invalid(_)))
     };
     assert!(!unfit(0, &[one()]));
     assert!(unfit(CELLS_MAX as u8 + 1, &[one()]), "too many cells");

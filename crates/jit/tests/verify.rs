@@ -1,5 +1,5 @@
-//! What the verifier takes and what it refuses, rule by rule: for each rule a program that keeps
-//! it barely, and one that breaks it barely.
+//! Programs that the verifier accepts and refuses, rule by rule: for each rule a program that just
+//! keeps it, and one that just breaks it.
 //!
 //! Longer than 600 lines: a table of programs that the verifier accepts or rejects.
 
@@ -18,7 +18,7 @@ use trackway_jit::{ELEMENTS_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 
 const SLOTS: usize = 3;
 
-/// Where and why a program is rejected.
+/// Returns the place and the reason of a rejection.
 #[track_caller]
 fn rejected(insns: &[Insn]) -> (usize, Reason) {
     let bytes = bytes(insns);

@@ -57,13 +57,13 @@ fn calls() -> Duration {
     begin.elapsed() / EVENTS
 }
 
-struct Way<'c> {
+struct ProgramVariant<'c> {
     event: &'c Event,
     code: Vec<u8>,
     raw: Option<u32>,
 }
 
-impl Way<'_> {
+impl ProgramVariant<'_> {
     fn attach(&self) -> AttachedProgram {
         let attached = match self.raw {
             Some(id) => LoadedProgram::load_raw(&self.code, id).expect("it is taken").attach_raw(),
@@ -91,8 +91,8 @@ fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
     let arguments = EventPlan::from_arguments(event, btf, 3000).expect("it is in the table");
     let raw = raw_tracepoint_type(event, btf);
     let ways = [
-        Way { event, code: code(&arguments), raw },
-        Way { event, code: code(&EventPlan::from_record(event, 3000)), raw: None },
+        ProgramVariant { event, code: code(&arguments), raw },
+        ProgramVariant { event, code: code(&EventPlan::from_record(event, 3000)), raw: None },
     ];
     let mut took: [Vec<Duration>; 3] = Default::default();
     let mut ends: [(Duration, Duration); 2] = Default::default();

@@ -17,7 +17,7 @@ pub(crate) struct Batch {
     /// Number of events beside them, of a format without lines.
     pub(crate) unmarked: u64,
     /// Questions about some of the events, in their order.
-    pub(crate) questions: Vec<Asked>,
+    pub(crate) questions: Vec<PendingEvent>,
     questions_bytes: usize,
     /// Entries and returns of calls whose entries may lack texts.
     pub(crate) crossings: Vec<Crossing>,
@@ -35,7 +35,7 @@ pub(crate) struct Batch {
 }
 
 /// An event about which the merge decides whether it is taken.
-pub(crate) struct Asked {
+pub(crate) struct PendingEvent {
     /// The index of the event in the batch.
     pub(crate) mark: usize,
     /// Its class: the index of its stream's, and its own there.
@@ -74,19 +74,19 @@ impl Mark {
     }
 }
 
-/// Something to tell besides events.
+/// A diagnostic, and its place among the events.
 pub(crate) struct Note {
-    /// Before which of the batch's events.
+    /// Index of the batch's event that it precedes.
     pub(crate) before: usize,
-    pub(crate) what: Told,
+    pub(crate) what: Diagnostic,
 }
 
-/// A report besides events.
-pub(crate) enum Told {
+/// A report in addition to events.
+pub(crate) enum Diagnostic {
     /// The tracer lost something, between these times, in nanoseconds since the clock's origin.
     /// It waits for its turn.
     Loss(Loss, Option<(i64, i64)>),
-    /// Something is damaged. It is told as soon as the event before it has been.
+    /// Something is damaged. The merge reports it right after the event before it.
     Damage(String),
     /// The stream's times are out of order in the file of this name. The merge reports the first
     /// such place of each stream as damage.
@@ -106,17 +106,17 @@ impl Batch {
             + self.questions_bytes
     }
 
-    /// Asks whether the next event is to be taken.
-    pub(crate) fn ask(
+    /// Adds the next event as pending: the merge decides whether it is taken.
+    pub(crate) fn add_pending(
         &mut self,
         class: (usize, usize),
         question: Option<Question>,
         late: Option<Box<LateEntry>>,
     ) {
-        self.questions_bytes += size_of::<Asked>()
+        self.questions_bytes += size_of::<PendingEvent>()
             + question.as_ref().map_or(0, Question::size)
             + late.as_ref().map_or(0, |late| late.size());
-        self.questions.push(Asked { mark: self.marks.len(), class, question, late });
+        self.questions.push(PendingEvent { mark: self.marks.len(), class, question, late });
     }
 
     /// Notes an entry or a return.
@@ -145,7 +145,7 @@ impl Batch {
         before.map_or(0, |before| before.end as usize)
     }
 
-    pub(crate) fn note(&mut self, what: Told) {
+    pub(crate) fn note(&mut self, what: Diagnostic) {
         self.notes.push(Note { before: self.marks.len(), what });
     }
 }

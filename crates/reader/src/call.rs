@@ -49,7 +49,7 @@ pub(crate) struct Call {
     is_entry: bool,
     /// Names of those texts.
     texts: Vec<String>,
-    /// Of an entry: the bits of `incomplete` that belong to its texts. Empty: not known.
+    /// For an entry: the bits of `incomplete` that belong to its texts. Empty: not known.
     bits: Vec<u64>,
     /// The roles of the members of each of its scopes, by [`Scope`] and their order.
     members: [Vec<Next>; 3],
@@ -102,39 +102,42 @@ impl Call {
         self.number
     }
 
-    /// Looks at an event of this side.
+    /// Reads the values of an event of this side.
     ///
     /// # Errors
     ///
     /// If its bytes are damaged.
-    pub(crate) fn look(&self, body: &mut Body<'_, '_, '_>) -> Result<Seen<'_>, DecodeError> {
-        let mut seen = Seen::new(self);
-        body.look(&mut seen)?;
-        Ok(seen)
+    pub(crate) fn observe(
+        &self,
+        body: &mut Body<'_, '_, '_>,
+    ) -> Result<ObservedCall<'_>, DecodeError> {
+        let mut observed = ObservedCall::new(self);
+        body.peek(&mut observed)?;
+        Ok(observed)
     }
 
     /// The line and the filters of an entry that lacks texts, once it has them.
     pub(crate) fn late<F: EventEncoder>(
         &self,
-        seen: &Seen<'_>,
+        observed: &ObservedCall<'_>,
         format: &mut F,
         line: Line<'_>,
         body: &Body<'_, '_, '_>,
         filters: Option<&ClassFilters>,
     ) -> Option<LateEntry> {
-        let missing: Vec<usize> = seen.missing().collect();
+        let missing: Vec<usize> = observed.missing().collect();
         let incomplete = if self.bits.is_empty() {
             // Then each bit is that of one of them.
-            (seen.incomplete.count_ones() as usize == missing.len()).then_some(0)
+            (observed.incomplete.count_ones() as usize == missing.len()).then_some(0)
         } else {
-            Some(missing.iter().fold(seen.incomplete, |bits, &text| bits & !self.bits[text]))
+            Some(missing.iter().fold(observed.incomplete, |bits, &text| bits & !self.bits[text]))
         };
         let mut line_with = |mark: fn(usize) -> [u8; MARK_BYTES]| {
             let marks: Vec<_> = missing.iter().map(|&text| mark(text)).collect();
             let names = missing.iter().map(|&text| self.texts[text].as_str());
             let texts: Vec<_> = names.zip(&marks).map(|(name, mark)| (name, &mark[..])).collect();
             body.with_replacement(Replacement { texts: &texts, incomplete }, |mut body| {
-                let question = filters.and_then(|filters| filters.ask(&mut body).ok());
+                let question = filters.and_then(|filters| filters.gather(&mut body).ok());
                 let mut out = Vec::new();
                 format.event(&mut out, line, body).ok().map(|_| (out, question))
             })
@@ -148,7 +151,7 @@ impl Call {
         if F::HAS_BYTES && !is_found {
             return None;
         }
-        let caller = (seen.thread?, self.number);
+        let caller = (observed.thread?, self.number);
         Some(LateEntry { caller, missing, line: marked, places, question, found: None })
     }
 }
@@ -290,7 +293,7 @@ impl LateEntry {
 }
 
 /// The observed values of an event of a call.
-pub(crate) struct Seen<'c> {
+pub(crate) struct ObservedCall<'c> {
     call: &'c Call,
     thread: Option<u64>,
     incomplete: u64,
@@ -313,7 +316,7 @@ enum Next {
     Text(usize),
 }
 
-impl<'c> Seen<'c> {
+impl<'c> ObservedCall<'c> {
     fn new(call: &'c Call) -> Self {
         Self {
             call,
@@ -328,7 +331,7 @@ impl<'c> Seen<'c> {
     }
 }
 
-impl Seen<'_> {
+impl ObservedCall<'_> {
     /// Returns its role in its thread's calls.
     pub(crate) fn crossing(&self, time: Option<i64>) -> Option<Crossing> {
         let texts = self.texts.clone().unwrap_or_default();
@@ -350,7 +353,7 @@ impl Seen<'_> {
     }
 }
 
-impl Sink for Seen<'_> {
+impl Sink for ObservedCall<'_> {
     fn integer(&mut self, _: &Integer, value: u64) {
         match self.next {
             Next::Thread => self.thread = Some(value),
@@ -390,7 +393,7 @@ impl Sink for Seen<'_> {
     }
 }
 
-impl EventSink for Seen<'_> {
+impl EventSink for ObservedCall<'_> {
     fn begin_scope(&mut self, scope: Scope) {
         (self.members, self.depth) = (self.call.members[scope as usize].iter(), 0);
     }

@@ -1,7 +1,7 @@
 //! A task: packets of one file, decoded into batches.
 //!
 //! However large a packet is, a batch is bounded: the task stops where it is and goes on with
-//! the next batch when it is asked again, by any thread.
+//! the next batch when it is called again, by any thread.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use trackway_ctf::read::{
 };
 use trackway_render::{DeltaSlot, EventEncoder, LINE_BYTES_MAX, Line, Stamp};
 
-use crate::batch::{Batch, Mark, Told};
+use crate::batch::{Batch, Diagnostic, Mark};
 use crate::call::LateEntry;
 use crate::filter::{Gather, Question};
 use crate::input::{DataFile, Part};
@@ -156,7 +156,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             Ok(packet) => {
                 self.texts = self.stream.texts.get(packet.stream);
                 self.class = packet.stream;
-                // Of a packet that was begun before, they were told then.
+                // Losses of a packet that was begun before were reported then.
                 if self.wanted.start == 0 {
                     losses.into_iter().for_each(|loss| self.lost(loss, batch));
                 }
@@ -173,7 +173,7 @@ impl<'t, B: Bytes> Task<'t, B> {
             None => self.begin_gap(false),
         }
         if let Some((loss, between)) = self.stream.range.clip_clocked(loss, clock) {
-            batch.note(Told::Loss(loss, between));
+            batch.note(Diagnostic::Loss(loss, between));
         }
     }
 
@@ -219,11 +219,11 @@ impl<'t, B: Bytes> Task<'t, B> {
     fn note_ends_first(&mut self, batch: &mut Batch) {
         if let Some(damage) = self.ends_first.take() {
             let error = self.source.damaged(damage);
-            batch.note(Told::Order(self.file.name.clone(), error));
+            batch.note(Diagnostic::Order(self.file.name.clone(), error));
         }
     }
 
-    /// Appends the next event, if it is asked for. Whether there is one in the packet.
+    /// Appends the next event, if it is selected. Returns true if there is one in the packet.
     // Longer than 70 lines: one event is decoded step by step, on state that all steps share.
     #[inline]
     fn event<F: EventEncoder>(
@@ -242,14 +242,15 @@ impl<'t, B: Bytes> Task<'t, B> {
             let class = texts.events.get(header.class.index()).and_then(Option::as_ref);
             let call = texts.calls.get(header.class.index()).and_then(Option::as_ref);
             let call = call.filter(|_| is_wanted);
-            let seen = call.and_then(|call| Some((call, call.look(&mut body).ok()?)));
-            crossing = seen.as_ref().and_then(|(_, seen)| seen.crossing(header.time));
+            let observed = call.and_then(|call| Some((call, call.observe(&mut body).ok()?)));
+            crossing = observed.as_ref().and_then(|(_, observed)| observed.crossing(header.time));
             let is_wanted = is_wanted && self.stream.range.has(header.time);
             let Some(class) = class.filter(|_| is_wanted) else {
                 return body.skip().map(|()| (header.time, None));
             };
             let mut late = None;
-            if let Some((call, seen)) = seen.filter(|(_, seen)| seen.lacks_texts()) {
+            if let Some((call, observed)) = observed.filter(|(_, observed)| observed.lacks_texts())
+            {
                 let line = Line {
                     stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
                     previous: self.previous,
@@ -258,13 +259,14 @@ impl<'t, B: Bytes> Task<'t, B> {
                     packet_prefix: &self.packet_prefix,
                     prefix: None,
                 };
-                late = call.late(&seen, format, line, &body, class.filters.as_ref()).map(Box::new);
+                late =
+                    call.late(&observed, format, line, &body, class.filters.as_ref()).map(Box::new);
             }
             // Damage is reported when the packet is skipped.
             let mut question = None;
             match &class.filters {
                 _ if late.is_some() => {}
-                Some(filters) if filters.remember() => question = filters.ask(&mut body).ok(),
+                Some(filters) if filters.remember() => question = filters.gather(&mut body).ok(),
                 Some(filters) if !filters.take(&mut body, &mut self.gather).unwrap_or(false) => {
                     return body.skip().map(|()| (header.time, None));
                 }
@@ -287,8 +289,8 @@ impl<'t, B: Bytes> Task<'t, B> {
             let (stamp, bit) = (line.stamp, body.position_bits());
             let head = format.event(text, line, body).inspect_err(|_| text.truncate(start))?;
             let is_asked = question.is_some() || late.is_some();
-            let asked = is_asked.then(|| (header.class.index(), question, late));
-            Ok((header.time, Some(Written { stamp, head, bit, asked })))
+            let pending = is_asked.then(|| (header.class.index(), question, late));
+            Ok((header.time, Some(Written { stamp, head, bit, pending })))
         })?;
         if let Some(crossing) = crossing {
             batch.note_crossing(crossing);
@@ -311,8 +313,8 @@ impl<'t, B: Bytes> Task<'t, B> {
     /// Adds an event to the batch, whose line begins at byte `start` of the batch's text.
     #[inline]
     fn append<F: EventEncoder>(&mut self, written: Written, start: usize, batch: &mut Batch) {
-        let Written { stamp, head, bit, asked } = written;
-        if !F::HAS_BYTES && asked.is_none() {
+        let Written { stamp, head, bit, pending } = written;
+        if !F::HAS_BYTES && pending.is_none() {
             batch.unmarked += 1;
             return;
         }
@@ -322,11 +324,11 @@ impl<'t, B: Bytes> Task<'t, B> {
             text.truncate(start);
             text.shrink_to(LINE_ROOM_BYTES);
             let error = self.source.damaged(Damage::Line { bit });
-            batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
+            batch.note(Diagnostic::Damage(format!("{}: {error}", self.file.name)));
             return;
         };
-        if let Some((event, question, late)) = asked {
-            batch.ask((self.class, event), question, late);
+        if let Some((event, question, late)) = pending {
+            batch.add_pending((self.class, event), question, late);
         }
         batch.marks.push(Mark::new(stamp, end, head));
         self.previous = stamp.or(self.previous);
@@ -353,10 +355,10 @@ impl<'t, B: Bytes> Task<'t, B> {
         }
         let (name, place) = (self.file.name.clone(), self.place(bit));
         match self.last_time {
-            NO_TIME => batch.note(Told::First(name, time, place)),
+            NO_TIME => batch.note(Diagnostic::First(name, time, place)),
             before => {
                 if let Some(error) = place.compare(time, before) {
-                    batch.note(Told::Order(name, error));
+                    batch.note(Diagnostic::Order(name, error));
                 }
             }
         }
@@ -366,7 +368,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         if !error.is_padding() {
             self.begin_gap(true);
         }
-        batch.note(Told::Damage(format!("{}: {error}", self.file.name)));
+        batch.note(Diagnostic::Damage(format!("{}: {error}", self.file.name)));
     }
 }
 
@@ -381,7 +383,7 @@ struct Gap {
 struct Written {
     /// A pending decision about the event, or about its texts: its class's index, and the values
     /// needed.
-    asked: Option<(usize, Option<Question>, Option<Box<LateEntry>>)>,
+    pending: Option<(usize, Option<Question>, Option<Box<LateEntry>>)>,
     stamp: Option<Stamp>,
     head: DeltaSlot,
     /// Start of its body in its packet, in bits.

@@ -29,7 +29,7 @@ const METADATA_BYTES_MAX: u64 = 256 << 20;
 pub(crate) const DEPTH_MAX: usize = 64;
 /// Most data files of one trace.
 const FILES_MAX: usize = 1 << 20;
-/// Most files that are kept open; beyond them, a file is opened anew for each read.
+/// Most files that are kept open; beyond them, a file is opened again for each read.
 const OPEN_MAX: usize = 512;
 
 /// Returns the number of files that may be kept open: a quarter of the limit of this process
@@ -54,8 +54,8 @@ pub enum OpenError {
     /// No trace is in a path that was given.
     NoTrace(PathBuf),
     /// A folder that was followed was removed.
-    Gone(PathBuf),
-    /// A message, or what was asked for, could not be written.
+    Removed(PathBuf),
+    /// A message, or the output, could not be written.
     Message(IoError),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for OpenError {
                 formatter,
                 "{path:?} is not a trace: neither it nor a folder in it has a file 'metadata'"
             ),
-            Self::Gone(path) => write!(formatter, "{path:?} was removed while it was followed"),
+            Self::Removed(path) => write!(formatter, "{path:?} was removed while it was followed"),
             Self::Message(_) => formatter.write_str("cannot write"),
         }
     }
@@ -80,7 +80,7 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Path(_, error) | Self::Message(error) => Some(error),
-            Self::NotFolder(_) | Self::NoTrace(_) | Self::Gone(_) => None,
+            Self::NotFolder(_) | Self::NoTrace(_) | Self::Removed(_) => None,
         }
     }
 }
@@ -101,7 +101,7 @@ impl OpenError {
                  sessions"
                     .to_owned(),
             ),
-            Self::Path(..) | Self::Gone(_) | Self::Message(_) => None,
+            Self::Path(..) | Self::Removed(_) | Self::Message(_) => None,
         }
     }
 }
@@ -170,7 +170,7 @@ pub struct Found {
     pub is_whole: bool,
 }
 
-/// Opens all traces in the folders `paths`, at any depth; what is damaged is told to `messages`.
+/// Opens all traces in the folders `paths`, at any depth; damage is reported to `messages`.
 ///
 /// # Errors
 ///
@@ -470,7 +470,7 @@ pub struct TraceFile {
     path: PathBuf,
     /// Device and inode: the same file, wherever it is moved.
     id: (u64, u64),
-    /// `None` if it is opened anew for each read.
+    /// `None` if it is opened again for each read.
     file: Option<File>,
     length: u64,
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An index is for finding packets without reading all before them: after damage, and where only
-//! a range of time is asked for. It is not believed: a packet is where it says only if the stream
+//! a range of time is requested. It is not believed: a packet is where it says only if the stream
 //! says the same. Nothing of it is kept in memory; it is searched where it lies.
 
 use std::fmt;
@@ -134,7 +134,7 @@ impl<B: Bytes> Index<B> {
 
     /// The entry of the packet behind the one at byte `offset`, if it knows both, and that there
     /// is nothing between them: an index without some of the packets must not hide them.
-    pub(crate) fn after(&self, offset: u64) -> Option<Entry> {
+    pub(crate) fn entry_after(&self, offset: u64) -> Option<Entry> {
         let next = self.entry(self.count(|entry| entry.offset <= offset)?)?;
         let here = self.entry(next.number.checked_sub(1)?)?;
         let end = here.offset.checked_add(here.packet_bits / 8);
@@ -179,13 +179,13 @@ mod tests {
         let last = |end| index.last(|entry| entry.end < end).map(|entry| entry.number);
         assert_eq!(index.last(|entry| entry.number != 2).map(|entry| entry.number), Some(1));
         assert_eq!((last(0), last(51), last(250), last(9999)), (None, Some(0), Some(1), Some(9)));
-        let after = |offset| index.after(offset).map(|entry| (entry.number, entry.offset));
+        let after = |offset| index.entry_after(offset).map(|entry| (entry.number, entry.offset));
         assert_eq!((after(0), after(4096)), (Some((1, 4096)), Some((2, 8192))));
         assert_eq!((after(4095), after(9 * 4096)), (None, None));
         // One that misses a packet does not know what is behind the one before it.
         let gap = [&bytes[..HEADER_BYTES + 72], &bytes[HEADER_BYTES + 2 * 72..]].concat();
         let index = Index::open(&gap[..]).expect("an index");
-        let after = |offset| index.after(offset).map(|entry| entry.offset);
+        let after = |offset| index.entry_after(offset).map(|entry| entry.offset);
         assert_eq!((after(0), after(4096), after(8192)), (None, None, Some(3 * 4096)));
     }
 

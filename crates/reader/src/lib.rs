@@ -66,7 +66,7 @@ pub struct Settings {
     pub jobs: NonZero<usize>,
     /// Size of the pieces, in bytes of what is written, that threads hand to each other.
     pub batch_bytes: usize,
-    /// Is told now and then how many events are done.
+    /// Takes the number of events that are done, now and then.
     pub progress: Option<fn(u64)>,
 }
 
@@ -83,13 +83,13 @@ impl Default for Settings {
 pub struct Summary {
     /// True if nothing was damaged.
     pub is_whole: bool,
-    /// Events that were asked for.
+    /// Number of selected events.
     pub events: u64,
     /// The most bytes of decoded events that were held at once for the merge.
     pub most_bytes: usize,
 }
 
-/// Writes the events of `inputs` that are asked for to `output`, in time order, and what the tracer
+/// Writes the selected events of `inputs` to `output`, in time order, and what the tracer
 /// lost and what is damaged to `messages`.
 ///
 /// Events of one stream stay in the stream's order. Where time goes backward within a stream, its
@@ -106,14 +106,15 @@ pub fn print<B: Bytes + Sync>(
     messages: &mut dyn Write,
 ) -> io::Result<Summary> {
     output.begin()?;
-    let (summary, _) = print_on(inputs, selection, output, settings, Before::default(), messages)?;
+    let (summary, _) =
+        print_on(inputs, selection, output, settings, PrintState::default(), messages)?;
     output.end()?;
     Ok(summary)
 }
 
 /// The state of what was written before.
 #[derive(Default)]
-struct Before {
+struct PrintState {
     /// The state of filters.
     judge: Judge,
     orders: Orders,
@@ -125,9 +126,9 @@ fn print_on<B: Bytes + Sync, O: EventOutput>(
     selection: &Selection<'_>,
     output: &mut O,
     settings: &Settings,
-    before: Before,
+    before: PrintState,
     messages: &mut dyn Write,
-) -> io::Result<(Summary, Before)> {
+) -> io::Result<(Summary, PrintState)> {
     let encoder = output.encoder();
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
     let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
@@ -162,7 +163,7 @@ fn print_on<B: Bytes + Sync, O: EventOutput>(
         merge.run()
     });
     let (is_whole, events) = (merge.is_whole, merge.events);
-    let after = Before { judge: merge.judge, orders: merge.orders };
+    let after = PrintState { judge: merge.judge, orders: merge.orders };
     run.map(|()| (Summary { is_whole, events, most_bytes: pipeline.most_bytes() }, after))
 }
 

@@ -25,7 +25,7 @@ type Caller = (u64, usize);
 
 /// The place of an event in a trace's order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct CrossingPlace {
     pub(crate) time: i64,
     pub(crate) stream: usize,
     /// The number of the crossing in its stream.
@@ -61,7 +61,7 @@ struct TraceIndex {
     /// Streams that have batches which are not indexed.
     unindexed: Vec<usize>,
     /// Entries and returns with their texts.
-    crossings: HashMap<Caller, BTreeMap<Place, Vec<Vec<u8>>>>,
+    crossings: HashMap<Caller, BTreeMap<CrossingPlace, Vec<Vec<u8>>>>,
     gaps: Gaps,
 }
 
@@ -140,7 +140,7 @@ impl Lookahead {
     pub(crate) fn leave(&mut self, stream: usize, batch: &Batch) {
         let Some((_, of_trace)) = self.of(stream).filter(|_| batch.is_indexed) else { return };
         for (number, crossing) in (batch.first_crossing..).zip(&batch.crossings) {
-            let place = Place { time: crossing.time, stream, number };
+            let place = CrossingPlace { time: crossing.time, stream, number };
             if let Some(of_caller) = of_trace.crossings.get_mut(&crossing.caller) {
                 of_caller.remove(&place);
                 if of_caller.is_empty() {
@@ -183,23 +183,24 @@ impl Lookahead {
         batch.is_indexed = true;
         for (number, crossing) in (batch.first_crossing..).zip(&mut batch.crossings) {
             let of_caller = of_trace.crossings.entry(crossing.caller).or_default();
-            let place = Place { time: crossing.time, stream, number };
+            let place = CrossingPlace { time: crossing.time, stream, number };
             of_caller.insert(place, std::mem::take(&mut crossing.texts));
         }
     }
 
     /// Returns the thread's next step after its entry at `entry`, among the indexed events: its
     /// return, or the next entry into that call, with its time and texts.
-    pub(crate) fn next(&self, caller: Caller, entry: Place) -> Option<(i64, &[Vec<u8>])> {
+    pub(crate) fn next(&self, caller: Caller, entry: CrossingPlace) -> Option<(i64, &[Vec<u8>])> {
         let of_caller = self.trace(entry.stream)?.crossings.get(&caller)?;
         // Numbers are below that of any other crossing.
-        let behind = Place { number: entry.number + 1, ..entry };
+        let behind = CrossingPlace { number: entry.number + 1, ..entry };
         let (place, texts) = of_caller.range(behind..).next()?;
         Some((place.time, texts))
     }
 
-    /// A stream of the same trace that is not decoded up to `time`, which is to be decoded next.
-    pub(crate) fn behind(&self, stream: usize, time: i64) -> Option<usize> {
+    /// Returns a stream of the same trace that is not decoded up to `time` and is to be decoded
+    /// next.
+    pub(crate) fn lagging_stream(&self, stream: usize, time: i64) -> Option<usize> {
         let &(reached, behind) = self.trace(stream)?.reached.first()?;
         reached.is_none_or(|reached| reached < time).then_some(behind)
     }

@@ -17,10 +17,10 @@ use std::mem::replace;
 use trackway_ctf::read::Bytes;
 use trackway_render::{EncodedRun, EventOutput};
 
-use crate::batch::{Batch, Told};
+use crate::batch::{Batch, Diagnostic};
 use crate::call::LateEntry;
 use crate::filter::Judge;
-use crate::lookahead::{Lookahead, Place};
+use crate::lookahead::{CrossingPlace, Lookahead};
 use crate::messages::report;
 use crate::order::{Orders, StreamOrder};
 use crate::pipeline::{Pipeline, Tools};
@@ -54,7 +54,7 @@ pub(crate) struct Merge<'m, 't, B, O: EventOutput> {
     pub(crate) is_whole: bool,
     /// Number of events that were written.
     pub(crate) events: u64,
-    /// Is told of them.
+    /// Takes the number of events that are done.
     pub(crate) progress: Option<fn(u64)>,
     /// Decides about events of which filters remember something.
     pub(crate) judge: Judge,
@@ -65,7 +65,7 @@ pub(crate) struct Merge<'m, 't, B, O: EventOutput> {
 }
 
 /// The decision of the merge about an event.
-enum Taken {
+enum Decision {
     No,
     AsItIs,
     /// This is its line.
@@ -74,23 +74,23 @@ enum Taken {
 
 impl Cursor {
     /// The next event, if it is an entry that lacks texts, and where it is.
-    fn take_late(&mut self, stream: usize) -> Option<(Box<LateEntry>, Place)> {
+    fn take_late(&mut self, stream: usize) -> Option<(Box<LateEntry>, CrossingPlace)> {
         let batch = &mut self.batch;
-        let asked = batch.questions.get_mut(self.question)?;
-        if asked.mark != self.mark {
+        let pending = batch.questions.get_mut(self.question)?;
+        if pending.mark != self.mark {
             return None;
         }
         // Of the crossings that have its mark, those before it are of events that are not wanted.
         let behind = batch.crossings.partition_point(|crossing| crossing.mark <= self.mark);
         let own = behind.checked_sub(1)?;
         let time = batch.crossings.get(own)?.time;
-        let late = asked.late.take()?;
-        Some((late, Place { time, stream, number: batch.first_crossing + own as u64 }))
+        let late = pending.late.take()?;
+        Some((late, CrossingPlace { time, stream, number: batch.first_crossing + own as u64 }))
     }
 
     fn put_late(&mut self, late: Box<LateEntry>) {
-        if let Some(asked) = self.batch.questions.get_mut(self.question) {
-            asked.late = Some(late);
+        if let Some(pending) = self.batch.questions.get_mut(self.question) {
+            pending.late = Some(late);
         }
     }
 
@@ -119,7 +119,7 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
             let limit = heap.peek().map(|&Reverse(next)| next);
             self.find_return(&mut cursors, index);
             let Some(cursor) = cursors.get_mut(index) else { break };
-            now = self.tell(cursor, index, time, limit)?;
+            now = self.report_next(cursor, index, time, limit)?;
             next = match self.advance(cursor, index, now)? {
                 None => heap.pop(),
                 // In place of the other stream's: one way through the heap, not two.
@@ -141,22 +141,22 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
         loop {
             match cursor.batch.notes.get(cursor.note).filter(|note| note.before == cursor.mark) {
                 Some(note) => match &note.what {
-                    Told::Loss(_, between) => {
+                    Diagnostic::Loss(_, between) => {
                         return Ok(Some(between.map_or(now, |(begin, _)| begin)));
                     }
-                    Told::Damage(message) => {
+                    Diagnostic::Damage(message) => {
                         self.is_whole = false;
                         report(self.messages, message)?;
                         cursor.note += 1;
                     }
-                    Told::Order(file, error) => {
+                    Diagnostic::Order(file, error) => {
                         cursor.note += 1;
                         if cursor.order.report() {
                             self.is_whole = false;
                             report(self.messages, &format!("{file}: {error}"))?;
                         }
                     }
-                    Told::First(file, time, place) => {
+                    Diagnostic::First(file, time, place) => {
                         cursor.note += 1;
                         if let Some(error) = cursor.order.begin(*time, *place) {
                             self.is_whole = false;
@@ -196,9 +196,9 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
         }
     }
 
-    /// Tells what comes next in a stream: a loss, or all events up to `limit`, which is what
-    /// comes next in the other streams. The time that was reached.
-    fn tell(
+    /// Writes the next loss of a stream, or all its events up to `limit`, the next event of the
+    /// other streams. Returns the time that was reached.
+    fn report_next(
         &mut self,
         cursor: &mut Cursor,
         index: usize,
@@ -208,7 +208,8 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
         let note = cursor.batch.notes.get(cursor.note);
         if let Some(note) = note.filter(|note| note.before == cursor.mark) {
             cursor.note += 1;
-            if let (Told::Loss(loss, between), Some(stream)) = (&note.what, self.streams.get(index))
+            if let (Diagnostic::Loss(loss, between), Some(stream)) =
+                (&note.what, self.streams.get(index))
             {
                 let mut text = Vec::new();
                 let place = stream.loss_place(*between);
@@ -222,12 +223,12 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
             now = cursor.batch.marks.get(first).map_or(now, |mark| mark.time(now));
             cursor.mark = first + 1;
             match taken {
-                Taken::No => {}
-                Taken::AsItIs => {
+                Decision::No => {}
+                Decision::AsItIs => {
                     self.events += 1;
                     self.write_run(&cursor.batch, first, cursor.mark)?;
                 }
-                Taken::With(line) => {
+                Decision::With(line) => {
                     self.events += 1;
                     if let Some(mark) = cursor.batch.marks.get(first) {
                         let (delta, stamp) = (mark.delta, mark.stamp());
@@ -238,10 +239,10 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
             }
             return Ok(now);
         }
-        let asked = cursor.batch.questions.get(cursor.question).map(|asked| asked.mark);
+        let pending = cursor.batch.questions.get(cursor.question).map(|pending| pending.mark);
         let note = cursor.batch.notes.get(cursor.note);
         let end = note.map_or(cursor.batch.marks.len(), |note| note.before);
-        let end = asked.map_or(end, |asked| end.min(asked));
+        let end = pending.map_or(end, |pending| end.min(pending));
         let is_late = |time| limit.is_some_and(|limit| (time, index) > limit);
         let marks = cursor.batch.marks.get(first..end).unwrap_or_default();
         let mut run = 0;
@@ -259,29 +260,29 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
     }
 
     /// Returns the decision about the next event, if it was still open.
-    fn judged(&mut self, cursor: &mut Cursor, index: usize) -> Option<Taken> {
-        let asked = cursor.batch.questions.get_mut(cursor.question)?;
-        if asked.mark != cursor.mark {
+    fn judged(&mut self, cursor: &mut Cursor, index: usize) -> Option<Decision> {
+        let pending = cursor.batch.questions.get_mut(cursor.question)?;
+        if pending.mark != cursor.mark {
             return None;
         }
         cursor.question += 1;
-        if let Some(late) = &mut asked.late {
+        if let Some(late) = &mut pending.late {
             late.answer();
         }
-        let question = match &asked.late {
+        let question = match &pending.late {
             Some(late) => late.question.as_ref(),
-            None => asked.question.as_ref(),
+            None => pending.question.as_ref(),
         };
         if let Some(question) = question {
-            let (class, event) = asked.class;
+            let (class, event) = pending.class;
             let texts = self.streams.get(index)?.texts.get(class)?;
             let filters = texts.events.get(event)?.as_ref()?.filters.as_ref()?;
             if !self.judge.takes(filters, question) {
-                return Some(Taken::No);
+                return Some(Decision::No);
             }
         }
-        let line = asked.late.as_ref().and_then(|late| late.line(&self.encoder));
-        Some(line.map_or(Taken::AsItIs, Taken::With))
+        let line = pending.late.as_ref().and_then(|late| late.line(&self.encoder));
+        Some(line.map_or(Decision::AsItIs, Decision::With))
     }
 
     /// The next batch that is decoded of a stream, while the merge is at `now`.
@@ -311,7 +312,7 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
         let time = loop {
             let found = self.lookahead.next(late.caller, entry).map(|(time, _)| time);
             let found = found.filter(|&time| time <= end);
-            let Some(behind) = self.lookahead.behind(stream, found.unwrap_or(end)) else {
+            let Some(behind) = self.lookahead.lagging_stream(stream, found.unwrap_or(end)) else {
                 break found;
             };
             if !self.lookahead.has_room() {

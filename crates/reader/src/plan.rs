@@ -30,7 +30,7 @@ pub(crate) struct Planner<'t, B> {
     /// Start and number of the next packet of each file.
     next: Vec<(u64, u64)>,
     /// If there are several files: those with packets left, the earliest first.
-    order: BinaryHeap<Reverse<(Place, usize)>>,
+    order: BinaryHeap<Reverse<(PacketRank, usize)>>,
     /// The state that the packets up to here leave.
     decoder: StreamDecoder<'t>,
     /// Number of places that were looked at after damage.
@@ -42,8 +42,8 @@ pub(crate) struct Planner<'t, B> {
 
 /// The rank of a file's next packet among those of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    /// It cannot be read: first, for its damage to be told.
+enum PacketRank {
+    /// It cannot be read: it comes first, so that its damage is reported.
     Damaged,
     /// It begins at this clock value, and has this number in its stream, if it says so. Behind one
     /// without events the next may begin at once.
@@ -82,7 +82,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         self.decoder = decoder;
     }
 
-    /// The next task, if any packet is left that is asked for. `memory` is for reading headers.
+    /// The next task, if any requested packet is left. `memory` is for reading headers.
     pub(crate) fn plan(&mut self, memory: &mut Vec<u8>) -> Option<Planned<'t, B>> {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.begin(memory)?;
@@ -99,7 +99,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         None
     }
 
-    /// Goes to the first packets that may be asked for.
+    /// Goes to the first packets that may be requested.
     fn begin(&mut self, memory: &mut Vec<u8>) -> Option<()> {
         for index in 0..self.next.len() {
             let mut source = self.source(index, memory)?;
@@ -109,7 +109,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         Some(())
     }
 
-    /// Goes to the last packet before the range, which tells what was lost before the next one,
+    /// Goes to the last packet before the range, which has the losses before the next one,
     /// if the file's index knows where that is.
     fn seek(&self, index: usize, source: &mut SourceStream<&'t B>) -> Option<()> {
         let begin = self.stream.range.begin.filter(|_| source.next() == (0, 0))?;
@@ -133,7 +133,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         self.decoder.forget_sequence();
         let Some(file) = self.stream.files.get(index) else { return };
         let (end, number) = source.next();
-        if let Some(entry) = file.index.as_ref().and_then(|packets| packets.after(damaged)) {
+        if let Some(entry) = file.index.as_ref().and_then(|packets| packets.entry_after(damaged)) {
             source.go_to(entry.offset, entry.number);
             let packet = source.peek(&self.stream.trace.trace);
             if packet.is_some_and(|packet| entry.is(&packet)) {
@@ -277,10 +277,10 @@ impl<'t, B: Bytes> Planner<'t, B> {
         self.place(source) < other
     }
 
-    fn place(&self, source: &mut SourceStream<&'t B>) -> Place {
+    fn place(&self, source: &mut SourceStream<&'t B>) -> PacketRank {
         let packet = source.peek(&self.stream.trace.trace);
-        let begins = |packet: Packet| Place::Begins(packet.timestamp_begin, packet.sequence);
-        packet.map_or(Place::Damaged, begins)
+        let begins = |packet: Packet| PacketRank::Begins(packet.timestamp_begin, packet.sequence);
+        packet.map_or(PacketRank::Damaged, begins)
     }
 
     /// A file, at its next packet. It is to be put back, or its memory.

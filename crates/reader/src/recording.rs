@@ -29,7 +29,7 @@ const MARK: &str = "trackway/complete";
 const LIVE: &str = "trackway/live";
 /// Folder of such facts.
 const FACTS: &str = "trackway";
-/// Folder of the kernel's events, beside `ust`.
+/// Folder of kernel events, next to `ust`.
 const KERNEL: &str = "kernel";
 /// Attempts to read it, if it is being rewritten meanwhile.
 const LIVE_READS_MAX: usize = 4;
@@ -70,7 +70,7 @@ pub(crate) fn is_live(folder: &Path) -> bool {
 
 fn is_live_by(folder: &Path, lock: &dyn Fn(&Path) -> Lock) -> bool {
     root(folder).is_some_and(|root| match lock(root) {
-        Lock::Held => true,
+        Lock::Locked => true,
         Lock::Free => false,
         Lock::Unknown => is_incomplete(folder),
     })
@@ -121,7 +121,7 @@ pub(crate) fn flushed(folder: &Path) -> Option<Flushed> {
 
 /// Returns true if a recorder writes into the folder `path`, or one below.
 pub(crate) fn is_live_below(path: &Path, depth: usize) -> bool {
-    if lock(path) == Lock::Held {
+    if lock(path) == Lock::Locked {
         return true;
     }
     let below = if depth < folder::DEPTH_MAX { folder::subfolders(path) } else { return false };
@@ -152,10 +152,10 @@ fn is_of_kernel(folder: &Path) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lock {
     /// A recorder has it.
-    Held,
+    Locked,
     /// It is free.
     Free,
-    /// It cannot be asked for: not all file systems can lock folders, not all users may open them.
+    /// It cannot be tested: not all file systems can lock folders, not all users may open them.
     Unknown,
 }
 
@@ -163,7 +163,7 @@ impl From<Result<(), TryLockError>> for Lock {
     fn from(tried: Result<(), TryLockError>) -> Self {
         match tried {
             Ok(()) => Self::Free,
-            Err(TryLockError::WouldBlock) => Self::Held,
+            Err(TryLockError::WouldBlock) => Self::Locked,
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::NotFound => Self::Free,
             Err(TryLockError::Error(_)) => Self::Unknown,
         }
@@ -244,6 +244,6 @@ mod tests {
         assert_eq!(lock(root.path()), Lock::Free);
         let held = File::open(root.path()).expect("a folder");
         held.lock().expect("a lock");
-        assert_eq!(lock(root.path()), Lock::Held);
+        assert_eq!(lock(root.path()), Lock::Locked);
     }
 }

@@ -19,7 +19,7 @@ use crate::order::{EventPlace, Span, SpanQueue, ends_first};
 use crate::plan::Planner;
 use crate::select::Selection;
 use crate::stream::{Stream, streams};
-use crate::workers::{self, Teller};
+use crate::workers::{self, MessageSink};
 
 /// The content of traces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,7 +57,7 @@ pub struct StreamCount {
     pub name: String,
     /// The CPU that it is of, if its packets name just one.
     pub cpu: Option<u64>,
-    /// Packets that may have events of the time that is asked for.
+    /// Packets that may have events of the requested time.
     pub packets: u64,
     /// Bytes of its files.
     pub bytes: u64,
@@ -93,7 +93,7 @@ impl Statistics {
     }
 }
 
-/// Counts those events of `inputs` that are asked for, by `jobs` threads. Damage is told to
+/// Counts the selected events of `inputs`, by `jobs` threads. Damage is reported to
 /// `messages`, as it is found.
 ///
 /// # Errors
@@ -111,12 +111,12 @@ pub fn statistics<B: Bytes + Sync>(
     let texts: Vec<_> = traces.iter().map(|_| Vec::new()).collect();
     let streams = streams(&traces, &texts, selection.range);
     let lanes: Vec<_> = streams.iter().map(Lane::new).collect();
-    let counts = workers::run(jobs, messages, |number, teller| {
-        count(&streams, &lanes, number, selection, teller)
+    let counts = workers::run(jobs, messages, |number, sink| {
+        count(&streams, &lanes, number, selection, sink)
     })?;
     let mut all = Counts::new(&streams);
     counts.iter().for_each(|counts| all.add(counts));
-    Ok(all.told(&streams, traces.len()))
+    Ok(all.into_statistics(&streams, traces.len()))
 }
 
 /// The counts of one thread.
@@ -159,7 +159,7 @@ fn count<'t, B: Bytes>(
     lanes: &[Lane<'t, B>],
     number: usize,
     selection: &Selection<'_>,
-    teller: &dyn Teller,
+    sink: &dyn MessageSink,
 ) -> Counts {
     let mut counts = Counts::new(streams);
     let mut memory = Vec::new();
@@ -169,7 +169,7 @@ fn count<'t, B: Bytes>(
             continue;
         };
         let is_whole = &mut counts.is_whole;
-        let mut work = Work { counted, is_whole, selection, teller, span: Span::default() };
+        let mut work = Work { counted, is_whole, selection, sink, span: Span::default() };
         loop {
             let mut planner = lock(&lane.planner);
             let (tasks, next) = &mut *planner;
@@ -216,7 +216,7 @@ impl Counts {
         self.is_whole &= other.is_whole;
     }
 
-    fn told<B: Bytes>(self, streams: &[Stream<'_, B>], traces: usize) -> Statistics {
+    fn into_statistics<B: Bytes>(self, streams: &[Stream<'_, B>], traces: usize) -> Statistics {
         let mut all = Statistics { traces, is_whole: self.is_whole, ..Default::default() };
         let mut names: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for (stream, (mut counted, classes)) in streams.iter().zip(self.streams) {
@@ -281,7 +281,7 @@ struct Work<'w, 'k> {
     counted: &'w mut (StreamCount, Vec<ClassCount>),
     is_whole: &'w mut bool,
     selection: &'w Selection<'k>,
-    teller: &'w dyn Teller,
+    sink: &'w dyn MessageSink,
     /// The order of the task's events.
     span: Span,
 }
@@ -301,7 +301,7 @@ impl Work<'_, '_> {
     fn damaged(&mut self, file: &str, error: &StreamError) {
         *self.is_whole = false;
         // A failed write is reported by the thread that writes.
-        let _ = self.teller.tell(format!("{file}: {error}"));
+        let _ = self.sink.send_message(format!("{file}: {error}"));
     }
 
     fn packet<B: Bytes>(

@@ -58,9 +58,9 @@ impl<'t, B> Stream<'t, B> {
 /// The common parts of lines of a stream class's events.
 pub(crate) struct ClassTexts {
     pub(crate) stream: Vec<u8>,
-    /// By the event's index in its class; `None` for events that are not asked for.
+    /// By the event's index in its class; `None` for events that are not selected.
     pub(crate) events: Vec<Option<ClassText>>,
-    /// By the same: the sides of calls whose entries are asked for, and may lack texts.
+    /// By the same: the sides of calls whose entries are selected, and may lack texts.
     pub(crate) calls: Vec<Option<Call>>,
 }
 
@@ -103,7 +103,7 @@ impl ClassTexts {
 }
 
 impl ClassTexts {
-    /// Leaves out the calls of a trace whose entries are not asked for.
+    /// Leaves out the calls of a trace whose entries are not selected.
     fn leave_unwanted_calls(all: &mut [Self]) {
         let wanted = |texts: &Self| {
             let wanted = texts.events.iter().map(Option::is_some);

@@ -1,4 +1,4 @@
-//! Threads that share work, and what they have to say, which is written as it comes.
+//! Threads that share work, and their messages, which are written as they come.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -12,23 +12,23 @@ use crate::messages::report;
 const MESSAGES_AHEAD: usize = 64;
 
 /// Takes messages of one thread.
-pub(crate) trait Teller {
+pub(crate) trait MessageSink {
     /// Sends a message; returns false if it cannot be written.
-    fn tell(&self, text: String) -> bool;
+    fn send_message(&self, text: String) -> bool;
 }
 
-/// To the thread that listens.
-impl Teller for SyncSender<String> {
-    fn tell(&self, text: String) -> bool {
+/// Sends messages to the thread that writes them.
+impl MessageSink for SyncSender<String> {
+    fn send_message(&self, text: String) -> bool {
         self.send(text).is_ok()
     }
 }
 
 /// The messages of the only thread, which writes them itself; `Err` once it cannot.
-struct Alone<'m>(RefCell<io::Result<&'m mut dyn Write>>);
+struct DirectSink<'m>(RefCell<io::Result<&'m mut dyn Write>>);
 
-impl Teller for Alone<'_> {
-    fn tell(&self, text: String) -> bool {
+impl MessageSink for DirectSink<'_> {
+    fn send_message(&self, text: String) -> bool {
         let mut messages = self.0.borrow_mut();
         if let Ok(open) = messages.as_mut()
             && let Err(error) = report(*open, &text)
@@ -39,9 +39,9 @@ impl Teller for Alone<'_> {
     }
 }
 
-/// Calls `work` on each of `jobs` threads, or of as many as can be had, with the thread's number;
-/// what they gave. What they say is written to `messages` meanwhile, by the thread that calls, a
-/// line each; which does the work as well where there can be no other thread.
+/// Calls `work` on each of `jobs` threads, or on as many as can be started, with the thread's
+/// number; returns their results. Meanwhile the calling thread writes their messages to `messages`,
+/// a line each. It does the work itself if no thread can be started.
 ///
 /// # Errors
 ///
@@ -49,14 +49,14 @@ impl Teller for Alone<'_> {
 pub(crate) fn run<R: Send>(
     jobs: NonZero<usize>,
     messages: &mut dyn Write,
-    work: impl Fn(usize, &dyn Teller) -> R + Sync,
+    work: impl Fn(usize, &dyn MessageSink) -> R + Sync,
 ) -> io::Result<Vec<R>> {
     let (sender, receiver) = sync_channel::<String>(MESSAGES_AHEAD);
     let done = std::thread::scope(|scope| {
         let work = &work;
         let start = |number| {
-            let teller = sender.clone();
-            Builder::new().spawn_scoped(scope, move || work(number, &teller)).ok()
+            let sink = sender.clone();
+            Builder::new().spawn_scoped(scope, move || work(number, &sink)).ok()
         };
         let workers: Vec<_> = (0..jobs.get()).map_while(start).collect();
         drop(sender);
@@ -75,11 +75,11 @@ pub(crate) fn run<R: Send>(
 /// The same on this thread alone.
 fn run_here<R>(
     messages: &mut dyn Write,
-    work: impl Fn(usize, &dyn Teller) -> R,
+    work: impl Fn(usize, &dyn MessageSink) -> R,
 ) -> io::Result<Vec<R>> {
-    let teller = Alone(RefCell::new(Ok(messages)));
-    let result = work(0, &teller);
-    teller.0.into_inner().map(|_| vec![result])
+    let sink = DirectSink(RefCell::new(Ok(messages)));
+    let result = work(0, &sink);
+    sink.0.into_inner().map(|_| vec![result])
 }
 
 #[cfg(test)]
@@ -107,8 +107,9 @@ mod tests {
         let (sender, receiver) = channel();
         let receiver = std::sync::Mutex::new(receiver);
         // Only what was written lets the work end.
-        let results = run(NonZero::<usize>::MIN, &mut Signal(sender), |_, teller| {
-            teller.tell("damage".to_owned()) && receiver.lock().is_ok_and(|it| it.recv().is_ok())
+        let results = run(NonZero::<usize>::MIN, &mut Signal(sender), |_, sink| {
+            sink.send_message("damage".to_owned())
+                && receiver.lock().is_ok_and(|it| it.recv().is_ok())
         });
         assert_eq!(results.expect("it is written"), [true]);
     }
@@ -129,8 +130,8 @@ mod tests {
     #[test]
     fn one_thread_alone_says_as_much_as_it_has_to_say() {
         let mut told = Vec::new();
-        let say = |_, teller: &dyn Teller| {
-            (0..3 * MESSAGES_AHEAD).filter(|number| teller.tell(number.to_string())).count()
+        let say = |_, sink: &dyn MessageSink| {
+            (0..3 * MESSAGES_AHEAD).filter(|number| sink.send_message(number.to_string())).count()
         };
         let results = run_here(&mut told, say).expect("it is written");
         assert_eq!(results, [3 * MESSAGES_AHEAD]);
@@ -142,7 +143,8 @@ mod tests {
 
     #[test]
     fn one_thread_alone_that_is_not_heard_learns_it() {
-        let result = run_here(&mut Full, |_, teller| assert!(!teller.tell("damage".to_owned())));
+        let result =
+            run_here(&mut Full, |_, sink| assert!(!sink.send_message("damage".to_owned())));
         assert_eq!(result.expect_err("it is not").kind(), io::ErrorKind::StorageFull);
     }
 
@@ -151,7 +153,8 @@ mod tests {
         let (sender, receiver) = channel();
         drop(receiver);
         let jobs = NonZero::new(3).expect("not zero");
-        let result = run(jobs, &mut Signal(sender), |_, teller| while teller.tell("x".into()) {});
+        let result =
+            run(jobs, &mut Signal(sender), |_, sink| while sink.send_message("x".into()) {});
         assert!(result.is_err());
     }
 }

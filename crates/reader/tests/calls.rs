@@ -52,9 +52,9 @@ struct Text {
 
 impl Text {
     fn random(random: &mut Random) -> Self {
-        let name = NAMES[random.below(NAMES.len() as u64) as usize];
-        let was_there = random.below(3) > 0;
-        Self { name, was_there, is_there: random.below(8) > 0 }
+        let name = NAMES[random.next_below(NAMES.len() as u64) as usize];
+        let was_there = random.next_below(3) > 0;
+        Self { name, was_there, is_there: random.next_below(8) > 0 }
     }
 
     /// Returns the part that a reader can know.
@@ -151,10 +151,10 @@ fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
     let mut made = [Streams::new(), Streams::new()];
     let mut inside: [Option<Call>; THREADS] = [const { None }; THREADS];
     for time in 0..EVENTS {
-        let stream = random.below(STREAMS);
-        let thread = random.below(THREADS as u64) as u32;
+        let stream = random.next_below(STREAMS);
+        let thread = random.next_below(THREADS as u64) as u32;
         let call = &mut inside[thread as usize];
-        if random.below(4) == 0 {
+        if random.next_below(4) == 0 {
             let n = time.to_le_bytes();
             made.iter_mut().for_each(|one| one.push(stream, time, 4, thread, &n));
         } else if let Some(call) = call.take() {
@@ -162,7 +162,7 @@ fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
                 one.push(stream, time, call.id() + 1, call.thread, &call.exit());
             }
         } else {
-            let count = 1 + random.below(2);
+            let count = 1 + random.next_below(2);
             let texts = (0..count).map(|_| Text::random(&mut random)).collect();
             let entered = Call { texts, thread };
             let recorded: Vec<_> = entered.texts.iter().map(Text::at_entry).collect();
@@ -341,9 +341,9 @@ fn late_call() -> Call {
 }
 
 /// Streams with events of other threads, at these times: stream and time.
-fn with_others(others: &[(u64, u64)]) -> Streams {
+fn with_others(events: &[(u64, u64)]) -> Streams {
     let mut one = Streams::new();
-    for &(stream, time) in others {
+    for &(stream, time) in events {
         one.push(stream, time, 4, 9, &[0; 8]);
     }
     one
@@ -364,7 +364,7 @@ fn first_entry(files: &[Vec<u8>], range: Range) -> String {
 /// EXPECT that what may be missing keeps it from getting a text.
 #[test]
 fn losses_around_a_call_keep_it_as_it_was_recorded() {
-    for (others, lost, is_found) in [
+    for (events, lost, is_found) in [
         (&[(0, 1), (0, 5)][..], 2, false),
         (&[(0, 1), (0, 5)], 0, true),
         // Between 5 and 41; between 5 and 9; between 25 and 41.
@@ -372,13 +372,13 @@ fn losses_around_a_call_keep_it_as_it_was_recorded() {
         (&[(1, 1), (1, 5), (1, 6), (1, 9)], 2, true),
         (&[(1, 1), (1, 25), (1, 40), (1, 41)], 2, true),
     ] {
-        let mut one = with_others(others);
+        let mut one = with_others(events);
         (one.1, one.2) = (2, lost);
         one.push(0, 10, 0, 1, &late_call().entry(&[""]));
         one.push(0, 20, 1, 1, &late_call().exit());
         one.0.retain(|events| !events.is_empty());
         let entry = first_entry(&one.files(), Range::default());
-        assert_eq!(entry.contains("\"/late\""), is_found, "{others:?}, {lost}: {entry}");
+        assert_eq!(entry.contains("\"/late\""), is_found, "{events:?}, {lost}: {entry}");
     }
 }
 

@@ -114,8 +114,8 @@ fn a_range_has_the_events_of_that_range() {
         let all = events(&from);
         let mut random = Random(seed);
         let mut time = || {
-            let event = all.get(random.below(all.len().max(1) as u64) as usize);
-            event.and_then(|event| event.time).map(|time| time + random.below(3) as i64 - 1)
+            let event = all.get(random.next_below(all.len().max(1) as u64) as usize);
+            event.and_then(|event| event.time).map(|time| time + random.next_below(3) as i64 - 1)
         };
         let (mut begin, mut end) = (time(), time());
         if begin > end {
@@ -270,7 +270,7 @@ fn chunks_become_the_trace_that_they_were_cut_from() {
         }
         for (number, stream) in made.streams.iter().enumerate() {
             let packets = packets(&trace, &stream.bytes);
-            let mut cut = [0; 2].map(|_| random.below(packets.len() as u64 + 1) as usize);
+            let mut cut = [0; 2].map(|_| random.next_below(packets.len() as u64 + 1) as usize);
             cut.sort_unstable();
             // They overlap, as snapshots do.
             let back = |at: usize, by: usize| at.saturating_sub(by);

@@ -84,8 +84,8 @@ fn a_range_does_not_depend_on_the_index() {
     for seed in 0..60 {
         let made = random_trace(seed);
         let mut streams = with_indexes(&made);
-        let begin = ZERO_NS + START_NS as i64 + random.below(5_000_000_000) as i64;
-        let end = begin + random.below(2_000_000_000) as i64;
+        let begin = ZERO_NS + START_NS as i64 + random.next_below(5_000_000_000) as i64;
+        let end = begin + random.next_below(2_000_000_000) as i64;
         for range in [
             Range { begin: Some(begin), end: None },
             Range { begin: Some(begin), end: Some(end) },
@@ -94,7 +94,7 @@ fn a_range_does_not_depend_on_the_index() {
             let with = printed(&made, &streams, range);
             for (_, index) in &mut streams {
                 if let Some(index) = index {
-                    let at = random.below(index.len() as u64) as usize;
+                    let at = random.next_below(index.len() as u64) as usize;
                     index[at] = random.next() as u8;
                 }
             }

@@ -66,10 +66,10 @@ impl Recorder {
         while self.begin.elapsed() < flush {
             let now = self.begin.elapsed();
             let n = u32::try_from(self.times.len()).expect("a number");
-            let (stream, _) = &mut self.streams[random.below(CPUS) as usize];
+            let (stream, _) = &mut self.streams[random.next_below(CPUS) as usize];
             stream.record(0, clock(now), &n.to_le_bytes());
             self.times.push(now);
-            sleep(Duration::from_micros(random.below(4000)));
+            sleep(Duration::from_micros(random.next_below(4000)));
         }
         let flushed = clock(self.begin.elapsed());
         for (stream, file) in &mut self.streams {

@@ -59,19 +59,19 @@ type Packets = Vec<Vec<u64>>;
 fn random_packets(random: &mut Random, backward: usize) -> Packets {
     let mut packets: Packets = Vec::new();
     let mut time = 1_000_000;
-    for _ in 0..random.below(6) + 1 {
-        let events = if random.below(4) == 0 { 0 } else { random.below(3000) };
+    for _ in 0..random.next_below(6) + 1 {
+        let events = if random.next_below(4) == 0 { 0 } else { random.next_below(3000) };
         let next = |_| {
-            time += random.below(3);
+            time += random.next_below(3);
             time
         };
         packets.push((0..events).map(next).collect());
     }
     for _ in 0..backward {
-        let packet = random.below(packets.len() as u64) as usize;
+        let packet = random.next_below(packets.len() as u64) as usize;
         let events = packets[packet].len() as u64;
         if events > 0 {
-            packets[packet][random.below(events) as usize] -= random.below(900_000);
+            packets[packet][random.next_below(events) as usize] -= random.next_below(900_000);
         }
     }
     packets
@@ -175,7 +175,7 @@ fn all_readers_report_the_first_place_of_each_stream() {
     for seed in 0..12 {
         let mut random = Random(seed);
         let mut packets = || {
-            let backward = random.below(4) as usize;
+            let backward = random.next_below(4) as usize;
             random_packets(&mut random, backward)
         };
         let streams = [packets(), packets(), vec![vec![1_000_000, 9_000_000]]];

@@ -38,7 +38,7 @@ fn counts_are_those_of_the_events() {
             read.iter().flat_map(|read| &read.events).filter_map(|event| event.time).collect();
         let mut random = Random(seed);
         let begin = (seed % 3 == 0 && !times.is_empty())
-            .then(|| times[random.below(times.len() as u64) as usize]);
+            .then(|| times[random.next_below(times.len() as u64) as usize]);
         let is_wanted = |name: &str| seed % 2 == 0 || name.ends_with('1');
         let range = Range { begin, end: None };
         let selection = Selection { range, events: &is_wanted, ..Selection::default() };

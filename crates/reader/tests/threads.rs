@@ -83,10 +83,10 @@ fn threads_and_batches_change_nothing_about_damage() {
         let made = random_trace(seed);
         let mut files = files_of(&made);
         for (_, bytes) in &mut files {
-            let at = random.below(bytes.len() as u64) as usize;
-            match random.below(3) {
+            let at = random.next_below(bytes.len() as u64) as usize;
+            match random.next_below(3) {
                 0 => bytes.truncate(at),
-                1 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes[at] ^= 1 << random.next_below(8),
                 _ => bytes[at] = random.next() as u8,
             }
         }
@@ -123,9 +123,9 @@ fn a_stream_may_lie_in_several_files() {
             let mut parts = vec![Vec::new(); 3];
             let mut part = 0;
             for packet in packets(&made.metadata, bytes) {
-                part = (part + random.below(2) as usize).min(2);
+                part = (part + random.next_below(2) as usize).min(2);
                 parts[part].extend(&packet);
-                if random.below(4) == 0 && part < 2 {
+                if random.next_below(4) == 0 && part < 2 {
                     parts[part + 1].extend(packet);
                 }
             }

@@ -27,7 +27,7 @@ use crate::socket::{Part, Socket};
 
 /// Name of the last field, which says of which arguments something is missing.
 const INCOMPLETE: &str = "incomplete";
-/// That nothing is missing, and of a sequence that nothing is there.
+/// Text of `incomplete` when nothing is missing, and text of an empty sequence.
 const NOTHING_MISSING: &[u8] = b"incomplete = 0x0";
 const NOTHING: &[u8] = b" = []";
 /// Most elements of a sequence that are put together with those of others.
@@ -37,11 +37,11 @@ const AF_UNSPEC: u64 = 0;
 /// Least negative number that is an error's (MAX_ERRNO, linux/err.h).
 const ERROR_LEAST: i64 = -4095;
 /// Names of arguments that stay what they are, for what matters is where they point to.
-const KEPT: [&str; 1] = ["uaddr"];
+const UNCHANGED_POINTERS: [&str; 1] = ["uaddr"];
 /// Names of what a call writes only where it is interrupted.
 const WRITTEN_BY_INTERRUPTION: &str = "rmtp_";
-/// Results of what was interrupted: `EINTR`, and what has the kernel begin anew (`ERESTARTSYS`,
-/// `ERESTARTNOINTR`, `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK`).
+/// Results of what was interrupted: `EINTR`, and what makes the kernel restart the call
+/// (`ERESTARTSYS`, `ERESTARTNOINTR`, `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK`).
 const INTERRUPTED: [i64; 5] = [-4, -512, -513, -514, -516];
 
 /// A side of a system call, with its name.
@@ -52,7 +52,7 @@ pub(crate) enum Call<'name> {
 }
 
 impl<'name> Call<'name> {
-    /// That which an event is, by the names that LTTng has for them.
+    /// Returns the side of a system call that an event records, by LTTng's names of events.
     pub(crate) fn of(event: &'name str) -> Option<Self> {
         // By the numbers of 32 bits.
         let event = event.strip_prefix("compat_").unwrap_or(event);
@@ -61,14 +61,14 @@ impl<'name> Call<'name> {
     }
 }
 
-/// What a member of a call's payload is.
+/// The use of a member of a call's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Place {
+enum MemberUse {
     /// An argument, or the result.
     #[default]
     Argument,
     /// Something behind the argument before it.
-    Behind,
+    Pointee,
     /// A part of a socket's address: behind the argument before it, or behind the result.
     Socket(Part),
     /// None of these: it stands behind the call.
@@ -83,16 +83,16 @@ struct Column {
     /// Without the argument's name.
     name: String,
     text: Vec<u8>,
-    /// Where its elements are in the text, if it is a sequence.
+    /// Ranges of the elements in the text, if the member is a sequence.
     cells: Option<Vec<Range<usize>>>,
 }
 
-/// What takes the place of a pointer.
+/// Text that replaces a pointer.
 #[derive(Debug)]
 struct Followed {
-    /// Where the pointer is.
+    /// Range of the pointer in the output.
     pointer: Range<usize>,
-    /// Which argument it is.
+    /// Number of the argument.
     number: u32,
     text: Vec<u8>,
 }
@@ -101,7 +101,7 @@ struct Followed {
 pub(crate) struct SymbolicWriter<'buffer, 'name> {
     plain: FieldWriter<'buffer>,
     call: Option<Call<'name>>,
-    /// Whether the payload was begun.
+    /// True once the payload has begun.
     is_payload: bool,
     /// Structures that are open in it, and arrays.
     depth: u32,
@@ -115,14 +115,14 @@ pub(crate) struct SymbolicWriter<'buffer, 'name> {
     pointer_begin: usize,
     is_pointer: bool,
     is_null: bool,
-    /// Whether the call has failed.
+    /// True if the call has failed.
     is_failed: bool,
-    /// Whether it was interrupted, which is to fail, too.
+    /// True if the call was interrupted, which is a failure, too.
     is_interrupted: bool,
-    /// What is being written, and where it begins.
-    place: Place,
+    /// Use of the current member, and the start of its text.
+    place: MemberUse,
     begin: usize,
-    /// Whether that is a sequence, and where its elements begin.
+    /// True if the current member is a sequence, and the starts of its elements.
     is_sequence: bool,
     cells: Option<Vec<usize>>,
     /// Its name, without the argument's.
@@ -131,11 +131,11 @@ pub(crate) struct SymbolicWriter<'buffer, 'name> {
     socket: Option<Box<Socket>>,
     followed: Vec<Followed>,
     incomplete: u64,
-    /// What was written of what is no argument.
+    /// Text of members that are no arguments.
     aside: Vec<u8>,
-    /// Whether the next value is the length of what comes behind it.
+    /// True if the next value is the length of the member after it.
     is_length: bool,
-    /// What is an address as a whole, and its bytes.
+    /// An array that is an address as a whole, and its bytes.
     address: Option<(AddressKind, Vec<u8>)>,
 }
 
@@ -155,7 +155,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
             is_null: false,
             is_failed: false,
             is_interrupted: false,
-            place: Place::Argument,
+            place: MemberUse::Argument,
             begin: 0,
             is_sequence: false,
             cells: None,
@@ -175,32 +175,35 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         self.call.filter(|_| self.is_payload && self.depth == 1)
     }
 
-    /// Where a member belongs; its name, without the argument's that it is behind.
-    fn place<'member>(&self, call: Call<'_>, member: &'member Member) -> (Place, &'member str) {
+    /// Returns the use of a member, and its name without the name of the argument that it belongs
+    /// to.
+    fn place<'member>(&self, call: Call<'_>, member: &'member Member) -> (MemberUse, &'member str) {
         let name = member.name();
         let part = Part::of(name).filter(|part| *part == Part::Family || self.socket.is_some());
         match (call, part) {
             // The first argument of socket(2) is called so, too.
-            _ if self.shown == 0 => (Place::Argument, name),
-            (_, Some(part)) => (Place::Socket(part), name),
+            _ if self.shown == 0 => (MemberUse::Argument, name),
+            (_, Some(part)) => (MemberUse::Socket(part), name),
             (Call::Exit(_), None) => {
                 let has_result = match name.starts_with(WRITTEN_BY_INTERRUPTION) {
                     true => self.is_interrupted,
                     false => !self.is_failed,
                 };
                 let is_written = is_texts(member) || has_result;
-                (if is_written { Place::Aside } else { Place::Dropped }, name)
+                (if is_written { MemberUse::Aside } else { MemberUse::Dropped }, name)
             }
             (Call::Entry(_), None) => {
                 let rest = name.strip_prefix(&*self.argument).and_then(|it| it.strip_prefix('_'));
                 // The length of an address is an argument, too.
                 match rest.filter(|rest| *rest != "len") {
-                    _ if name == INCOMPLETE => (Place::Aside, name),
-                    None => (Place::Argument, name),
-                    Some(_) if KEPT.contains(&&*self.argument) || !self.is_pointer => {
-                        (if self.is_null { Place::Dropped } else { Place::Aside }, name)
+                    _ if name == INCOMPLETE => (MemberUse::Aside, name),
+                    None => (MemberUse::Argument, name),
+                    Some(_)
+                        if UNCHANGED_POINTERS.contains(&&*self.argument) || !self.is_pointer =>
+                    {
+                        (if self.is_null { MemberUse::Dropped } else { MemberUse::Aside }, name)
                     }
-                    Some(rest) => (Place::Behind, rest),
+                    Some(rest) => (MemberUse::Pointee, rest),
                 }
             }
         }
@@ -210,9 +213,9 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
     fn end_member(&mut self) {
         let begin = self.begin.min(self.plain.out.len());
         match self.place {
-            Place::Argument | Place::Socket(_) => {}
-            Place::Dropped => self.plain.out.truncate(begin),
-            Place::Aside => {
+            MemberUse::Argument | MemberUse::Socket(_) => {}
+            MemberUse::Dropped => self.plain.out.truncate(begin),
+            MemberUse::Aside => {
                 let written = self.plain.out.get(begin..).unwrap_or_default();
                 let is_nothing = written.ends_with(NOTHING_MISSING)
                     || self.is_sequence && written.ends_with(NOTHING);
@@ -221,7 +224,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
                 }
                 self.plain.out.truncate(begin);
             }
-            Place::Behind => {
+            MemberUse::Pointee => {
                 let text = self.plain.out.split_off(begin);
                 // An element ends where the sign in front of the next one begins.
                 let cells = self.cells.take().map(|begins| {
@@ -233,7 +236,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
             }
         }
         // What comes next may be the end.
-        self.place = Place::Argument;
+        self.place = MemberUse::Argument;
     }
 
     /// Puts what is behind an argument in its place, once all of it is there.
@@ -310,15 +313,15 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         self.before = value;
         let is_own = self.call().is_some() && self.arrays == 0;
         match self.place {
-            Place::Argument if is_own => {
+            MemberUse::Argument if is_own => {
                 let is_address = matches!(kind.meaning(), Some(Meaning::Address(_)));
                 self.is_pointer = is_address || kind.base() == Base::Hexadecimal;
                 self.is_null = value == 0;
                 self.is_failed = (ERROR_LEAST..0).contains(&value.cast_signed());
                 self.is_interrupted = INTERRUPTED.contains(&value.cast_signed());
             }
-            Place::Aside if is_own && self.name == INCOMPLETE => self.incomplete = value,
-            Place::Socket(part) => {
+            MemberUse::Aside if is_own && self.name == INCOMPLETE => self.incomplete = value,
+            MemberUse::Socket(part) => {
                 let Some(socket) = &mut self.socket else { return };
                 match part {
                     Part::Family => socket.family = value,
@@ -350,7 +353,7 @@ fn push_members<'column>(
     out.push(b'}');
 }
 
-/// `[{a=1, b=2}, {a=3, b=4}]`, of sequences that have one member each.
+/// Appends `[{a=1, b=2}, {a=3, b=4}]`, of sequences that have one member each.
 fn push_rows(out: &mut Vec<u8>, columns: &[Column]) {
     let cells = |of: &Column| of.cells.as_ref().map_or(0, Vec::len);
     let rows = columns.iter().map(cells).max().unwrap_or(0);
@@ -366,12 +369,12 @@ fn push_rows(out: &mut Vec<u8>, columns: &[Column]) {
     out.push(b']');
 }
 
-/// Whether a member is a sequence of texts.
+/// Returns true if a member is a sequence of texts.
 fn is_texts(member: &Member) -> bool {
     matches!(member.kind(), Type::Sequence(of) if matches!(of.element(), Type::Text))
 }
 
-/// Whether a member says how long the next one is, as LTTng names such.
+/// Returns true if a member is the length of the next one, by LTTng's names.
 fn is_length(member: &Member) -> bool {
     let Type::Integer(integer) = member.kind() else { return false };
     let name = member.name();
@@ -385,16 +388,16 @@ impl EventSink for SymbolicWriter<'_, '_> {
     }
 }
 
-/// Where a value at a place is written to: parts of a socket's address are put together later.
+/// Returns the buffer for a member's text: parts of a socket's address are put together later.
 fn out_of<'out>(
-    place: Place,
+    place: MemberUse,
     socket: Option<&'out mut Socket>,
     plain: &'out mut Vec<u8>,
     nowhere: &'out mut Vec<u8>,
 ) -> &'out mut Vec<u8> {
     match (place, socket) {
-        (Place::Socket(Part::Family), Some(socket)) => &mut socket.family_text,
-        (Place::Socket(_), _) => nowhere,
+        (MemberUse::Socket(Part::Family), Some(socket)) => &mut socket.family_text,
+        (MemberUse::Socket(_), _) => nowhere,
         _ => plain,
     }
 }
@@ -443,8 +446,8 @@ impl Sink for SymbolicWriter<'_, '_> {
 
     fn text(&mut self, bytes: &[u8]) {
         match (self.place, &mut self.socket) {
-            (Place::Socket(Part::Path), Some(socket)) => socket.path = Some(bytes.to_vec()),
-            (Place::Socket(_), _) => {}
+            (MemberUse::Socket(Part::Path), Some(socket)) => socket.path = Some(bytes.to_vec()),
+            (MemberUse::Socket(_), _) => {}
             _ => self.plain.text(bytes),
         }
     }
@@ -470,7 +473,7 @@ impl Sink for SymbolicWriter<'_, '_> {
         }
         self.end_member();
         let (place, name) = self.place(call, member);
-        if matches!(place, Place::Argument | Place::Aside | Place::Dropped) {
+        if matches!(place, MemberUse::Argument | MemberUse::Aside | MemberUse::Dropped) {
             self.end_behind();
         }
         self.place = place;
@@ -480,7 +483,7 @@ impl Sink for SymbolicWriter<'_, '_> {
         self.name.push_str(name);
         let out = &mut *self.plain.out;
         match place {
-            Place::Argument => {
+            MemberUse::Argument => {
                 out.extend_from_slice(match (call, self.shown) {
                     (Call::Exit(_), _) => b" = ",
                     (Call::Entry(_), 0) => b"",
@@ -492,17 +495,17 @@ impl Sink for SymbolicWriter<'_, '_> {
                 self.argument.push_str(name);
                 self.shown += 1;
             }
-            Place::Aside => {
+            MemberUse::Aside => {
                 out.extend_from_slice(b", ");
                 out.extend_from_slice(name.as_bytes());
                 out.extend_from_slice(b" = ");
             }
-            Place::Socket(Part::Family) => {
+            MemberUse::Socket(Part::Family) => {
                 // Another one may be right behind.
                 self.end_behind();
                 self.socket = Some(Box::default());
             }
-            Place::Socket(_) | Place::Behind | Place::Dropped => {}
+            MemberUse::Socket(_) | MemberUse::Pointee | MemberUse::Dropped => {}
         }
     }
 
@@ -532,9 +535,9 @@ impl Sink for SymbolicWriter<'_, '_> {
         match self.place {
             _ if self.address.is_some() => {}
             _ if self.call().is_none() => self.plain.begin_array(),
-            Place::Socket(_) => {}
+            MemberUse::Socket(_) => {}
             _ => {
-                let is_behind = self.place == Place::Behind && self.is_sequence;
+                let is_behind = self.place == MemberUse::Pointee && self.is_sequence;
                 let is_outer = is_behind && self.arrays == 1;
                 self.cells = is_outer.then(Vec::new);
                 self.plain.out.push(b'[');
@@ -546,7 +549,7 @@ impl Sink for SymbolicWriter<'_, '_> {
         match self.place {
             _ if self.address.is_some() => {}
             _ if self.call().is_none() => self.plain.element(index),
-            Place::Socket(_) => {}
+            MemberUse::Socket(_) => {}
             _ => {
                 self.plain.bound();
                 if index > 0 {
@@ -568,7 +571,7 @@ impl Sink for SymbolicWriter<'_, '_> {
         }
         match self.place {
             _ if self.call().is_none() => self.plain.end_array(),
-            Place::Socket(_) => {}
+            MemberUse::Socket(_) => {}
             _ => self.plain.out.push(b']'),
         }
     }

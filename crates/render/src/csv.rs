@@ -30,21 +30,21 @@ use crate::time::Calendar;
 
 /// Columns that every line has.
 const COMMON: &str = "time,name,hostname,procname,vpid,stream,cpu_id";
-/// How many columns scopes have where each is one.
+/// Number of columns of scopes where each scope is one column.
 const SCOPES: usize = 3;
 
-/// Writes events as lines of comma-separated values. Losses are told as [`Pretty`] tells them.
+/// Writes events as lines of comma-separated values. Losses are reported as by [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Csv<C> {
     messages: Pretty<C>,
     /// Names of the columns beyond the common ones, if each field is to have one.
     columns: Option<Arc<[String]>>,
-    /// Whether numbers that have names are shown by them.
+    /// True if numbers that have names are shown by name.
     is_symbolic: bool,
 }
 
 impl<C> Csv<C> {
-    /// The format for events of any kind; `messages` tells of losses.
+    /// The format for events of any kind; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, columns: None, is_symbolic: false }
     }
@@ -218,10 +218,10 @@ fn push_csv_inner(out: &mut Vec<u8>, bytes: &[u8]) {
 /// one for each member of a scope. What has parts is JSON.
 struct CellWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
-    /// How much may be in `out`.
+    /// Most bytes in `out`.
     limit: usize,
     is_column_each: bool,
-    /// Whether numbers that have names are shown by them.
+    /// True if numbers that have names are shown by name.
     is_symbolic: bool,
     /// Scopes whose cell was begun, of those that were and of those that were left out.
     scopes: usize,
@@ -248,7 +248,7 @@ impl CellWriter<'_> {
         self.is_column_each as u32
     }
 
-    /// Whether the value that comes next is a part of a cell's.
+    /// Returns true if the next value is a part of a cell's value.
     const fn is_part(&self) -> bool {
         self.depth > self.cell_depth()
     }
@@ -291,7 +291,7 @@ impl EventSink for CellWriter<'_> {
 }
 
 impl CellWriter<'_> {
-    /// What a number stands for: a cell as text has it, or as JSON within what is JSON.
+    /// Writes the meaning of a number: a cell as text has it, or as JSON inside JSON.
     #[cold]
     fn meaning(&mut self, meaning: &Meaning, kind: &Integer, value: u64) {
         if self.is_part() {
@@ -314,7 +314,7 @@ impl Sink for CellWriter<'_> {
         self.before = value;
     }
 
-    /// Its label, where it has just one: that is what its reader wants to see and to group by.
+    /// Its label, where it has just one: readers use it to show and group values.
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
         self.before = value;
         if self.is_part() {

@@ -23,7 +23,7 @@ use crate::json::{push_environment_value, push_json_text, push_name, seconds};
 use crate::level::level_name;
 use crate::number::{grouped, push_decimal, push_signed};
 
-/// What stands before each line of a trace's parts.
+/// Indent of each line about a trace's parts.
 const INDENT: &[u8] = b"  ";
 
 /// Appends what `trace`, which was found in `folder`, says of itself, for people.

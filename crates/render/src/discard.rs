@@ -11,7 +11,7 @@ use crate::format::{
 use crate::pretty::Pretty;
 use crate::time::Calendar;
 
-/// Writes nothing of events. Losses are told as [`Pretty`] tells them.
+/// Writes nothing of events. Losses are reported as by [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Discard<C> {
     messages: Pretty<C>,
@@ -20,7 +20,7 @@ pub struct Discard<C> {
 }
 
 impl<C> Discard<C> {
-    /// A format that decodes every field of every event; `messages` tells of losses.
+    /// A format that decodes every field of every event; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, sum: Sum(0), is_decoded: true }
     }
@@ -58,7 +58,7 @@ impl<C: Calendar> EventEncoder for Discard<C> {
             return Ok(DeltaSlot::default());
         }
         body.read(&mut self.sum)?;
-        // Somebody might look at it, as far as the compiler knows: no value may be left out.
+        // The compiler must assume that the sum is used: no value may be left out.
         std::hint::black_box(&self.sum);
         Ok(DeltaSlot::default())
     }

@@ -12,13 +12,13 @@ use crate::options::Names;
 pub struct FieldWriter<'buffer> {
     pub(crate) out: &'buffer mut Vec<u8>,
     names: Names,
-    /// Whether fields' names are shown in this scope.
+    /// True if fields' names are shown in this scope.
     has_names: bool,
-    /// Whether a scope was written before, so that `, ` stands before the next.
+    /// True if a scope was written before, so that `, ` comes before the next.
     follows: bool,
-    /// What is to be written before the packet's context.
+    /// Text to be written before the packet's context.
     lead: &'static [u8],
-    /// How much may be in `out`.
+    /// Most bytes in `out`.
     limit: usize,
 }
 
@@ -233,7 +233,7 @@ pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// How many of the first bytes are not escaped.
+/// Returns the number of bytes before the first one that is escaped.
 #[inline]
 fn plain_length(bytes: &[u8]) -> usize {
     let (pieces, rest) = bytes.as_chunks::<16>();

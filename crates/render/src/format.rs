@@ -13,8 +13,8 @@ use trackway_ctf::read::{
 };
 
 /// Largest line that is written, in bytes; a larger one is damage. The largest event that is read
-/// (64 MiB) has a line of that size if it is one string, all of it escaped, and one of many times
-/// that if it is an array of bits, which nobody reads as text.
+/// (64 MiB) has a line of that size if it is one string, all of it escaped. If it is an array of
+/// bits, its line would be many times larger, and of no use as text.
 pub const LINE_BYTES_MAX: usize = 256 << 20;
 
 /// Lets a line that is too large grow no further: what is in `out` is cut to `limit`, and what is
@@ -42,7 +42,7 @@ pub struct Stamp {
     pub clock: u64,
 }
 
-/// What a trace is called.
+/// Names of a trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TraceName<'a> {
     /// By messages: its host, and its folder below the one that was searched.
@@ -51,18 +51,18 @@ pub struct TraceName<'a> {
     pub folder: &'a str,
 }
 
-/// What a line shows besides its event's fields.
+/// Parts of a line in addition to its event's fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
     /// When the event was; `None` if its stream has no clock.
     pub stamp: Option<Stamp>,
     /// When the event before it in its stream was, if that is known here.
     pub previous: Option<Stamp>,
-    /// What [`EventEncoder::stream_prefix`] gave.
+    /// Result of [`EventEncoder::stream_prefix`].
     pub stream_prefix: &'a [u8],
-    /// What [`EventEncoder::class_prefix`] gave.
+    /// Result of [`EventEncoder::class_prefix`].
     pub class_prefix: &'a [u8],
-    /// What [`EventEncoder::packet_sink`] wrote.
+    /// Output of [`EventEncoder::packet_sink`].
     pub packet_prefix: &'a [u8],
     /// The three together, in this order, if that is at hand.
     pub prefix: Option<&'a Literal>,
@@ -73,11 +73,11 @@ pub struct Line<'a> {
 pub struct DeltaSlot {
     /// Offset of the difference to the event before, with its sign.
     pub at: u8,
-    /// How long it is; 0 if the line shows none.
+    /// Length of the difference; 0 if the line shows none.
     pub bytes: u8,
-    /// Whether more than the difference depends on events before, so that
-    /// [`LineFormat::patch_delta`] must see the line even if the event before it is the one before
-    /// it in its stream.
+    /// True if more than the difference depends on events before, so that
+    /// [`LineFormat::patch_delta`] must process the line even if the previous event is also the
+    /// previous one in its stream.
     pub always: bool,
 }
 
@@ -86,27 +86,27 @@ pub struct DeltaSlot {
 pub struct LastShown {
     /// When the latest event that has a time was.
     pub last: Option<Stamp>,
-    /// What its difference to the one before was, in nanoseconds or cycles.
+    /// Difference between that event and the one before it, in nanoseconds or cycles.
     pub difference: Option<Difference>,
-    /// Whether a time before the clock's origin was shown.
+    /// True if a time before the clock's origin was shown.
     pub negative: bool,
 }
 
-/// How much later an event is than the one before it, in nanoseconds or cycles.
+/// Time from the previous event to this one, in nanoseconds or cycles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// Whether it is earlier.
+    /// True if the event is earlier than the previous one.
     pub is_negative: bool,
     /// The difference without its sign.
     pub magnitude: u64,
 }
 
-/// Where and when a loss was.
+/// The place and time of a loss.
 #[derive(Debug, Clone, Copy)]
 pub struct LossPlace<'a> {
     /// The trace's name.
     pub trace_name: &'a str,
-    /// What tells the trace from others.
+    /// Identity of the trace.
     pub identity: TraceIdentity<'a>,
     /// Between which times, in nanoseconds since the clock's origin, if that is known.
     pub between: Option<(i64, i64)>,
@@ -123,16 +123,17 @@ pub struct LossPlace<'a> {
 /// A thread encodes a piece of one stream. The merge, which knows the order of all events, passes
 /// the bytes on to the [`EventOutput`](crate::EventOutput).
 pub trait EventEncoder: Clone + Send + Sync {
-    /// Whether events have bytes. If not, their order is of no matter: nothing is kept of them.
+    /// True if events have bytes. If not, their order does not matter: no event is buffered.
     const HAS_BYTES: bool = true;
-    /// Whether a text within an encoded event can be exchanged for another one, of another length,
-    /// by what [`EventEncoder::push_text`] makes of it. False for formats that write lengths.
+    /// True if a text within an encoded event can be replaced by the result of
+    /// [`EventEncoder::push_text`] for another text, of another length. False for formats that
+    /// write lengths.
     const CAN_EXCHANGE_TEXTS: bool = true;
 
-    /// What all events of a stream's class begin with.
+    /// Returns the text at the beginning of all events of a stream's class.
     fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8>;
 
-    /// What all events of an event's class have next.
+    /// Returns the text that follows in all events of an event's class.
     fn class_prefix(&self, trace: &Trace, stream: &StreamClass, event: &EventClass) -> Vec<u8>;
 
     /// Takes the visible members of a packet's context, of which it makes, at the end of `out`,

@@ -29,18 +29,18 @@ use crate::time::Calendar;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Writes events as objects, one a line. Losses are told as [`Pretty`] tells them.
+/// Writes events as objects, one a line. Losses are reported as by [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Json<C> {
     messages: Pretty<C>,
-    /// Whether events say which trace they are of.
+    /// True if events name their trace.
     has_traces: bool,
-    /// Whether numbers that have names are shown with them.
+    /// True if numbers that have names are shown with them.
     is_symbolic: bool,
 }
 
 impl<C> Json<C> {
-    /// The format; `messages` tells of losses.
+    /// The format; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, has_traces: false, is_symbolic: false }
     }
@@ -58,7 +58,7 @@ impl<C> Json<C> {
 }
 
 impl<C: Calendar> EventEncoder for Json<C> {
-    /// Where the events of a trace come from, as far as known.
+    /// Returns the origin of a trace's events, as far as known.
     fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
         if self.has_traces {
@@ -199,11 +199,11 @@ pub(crate) fn push_environment_value(out: &mut Vec<u8>, value: &EnvironmentValue
 /// its `labels`; a variant an object whose only member is named after the option.
 pub(crate) struct JsonWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
-    /// Whether the payload was begun.
+    /// True once the payload has begun.
     has_fields: bool,
-    /// How much may be in `out`.
+    /// Most bytes in `out`.
     limit: usize,
-    /// Whether numbers that have names are shown with them.
+    /// True if numbers that have names are shown with them.
     is_symbolic: bool,
     /// The number that was written last.
     before: u64,

@@ -72,7 +72,8 @@ pub(crate) fn push_meaning(
     }
 }
 
-/// What is shown of a value of which nothing has a name: all, but for what is about something else.
+/// Returns the number to show of a value without names: all its bits except those that belong to
+/// something else.
 fn rest_of(meaning: &Meaning, value: u64, rest: u64) -> u64 {
     // The sign of a number is not among its own bits.
     if meaning.hides() { rest } else { value }

@@ -149,7 +149,7 @@ pub fn push_general(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// What `{:e}` writes of a double with [`PRECISION`] digits, without an allocation.
+/// The output of `{:e}` for a double with [`PRECISION`] digits, without an allocation.
 #[derive(Default)]
 struct ArrayWriter {
     bytes: [u8; 16],

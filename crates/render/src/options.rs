@@ -1,17 +1,17 @@
-//! What babeltrace2's text shows: its options `--names`, `--fields` and `--clock-…`.
+//! Options of babeltrace2's text: `--names`, `--fields` and `--clock-…`.
 
 use std::fmt;
 
-/// Which names stand before values.
+/// Kinds of names that are shown before values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Names {
-    /// Those of the payload's fields.
+    /// Names of the payload's fields.
     pub payload: bool,
-    /// Those of the contexts' fields.
+    /// Names of the contexts' fields.
     pub context: bool,
-    /// Those of what stands before an event's fields: `timestamp`, `name`.
+    /// Names of the parts before an event's fields: `timestamp`, `name`.
     pub header: bool,
-    /// Those of the contexts and the payload themselves: `event.fields`.
+    /// Names of the contexts and the payload themselves: `event.fields`.
     pub scope: bool,
 }
 
@@ -21,7 +21,7 @@ impl Default for Names {
     }
 }
 
-/// What stands between an event's time and its name.
+/// Fields between an event's time and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it: they are those of the environment's entries")]
 pub struct Fields {
@@ -33,7 +33,7 @@ pub struct Fields {
     pub vpid: bool,
     /// The level of the event's class.
     pub loglevel: bool,
-    /// Where the event's model is described.
+    /// Address of the event's model.
     pub emf: bool,
 }
 
@@ -57,7 +57,7 @@ impl Fields {
     }
 }
 
-/// What babeltrace2's text shows, as by its options.
+/// Content of babeltrace2's text, as set by its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PrettyOptions {
     /// `--names`
@@ -80,7 +80,7 @@ pub struct PrettyOptions {
 pub enum ListError {
     /// Not the name of anything that can be shown.
     Unknown(String),
-    /// It asks for all and for none.
+    /// It includes both `all` and `none`.
     AllAndNone,
 }
 
@@ -95,8 +95,8 @@ impl fmt::Display for ListError {
 
 impl std::error::Error for ListError {}
 
-/// Whether a list asks for all.
-fn asks_for_all(list: &str) -> Result<bool, ListError> {
+/// Returns true if a list includes all.
+fn includes_all(list: &str) -> Result<bool, ListError> {
     let has = |wanted| words(list).any(|word| word == wanted);
     if has("all") && has("none") { Err(ListError::AllAndNone) } else { Ok(has("all")) }
 }
@@ -107,14 +107,14 @@ fn words(list: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Names {
-    /// What a list asks for: `payload`, `context`, `scope`, `header`, `all`, `none`. Without
-    /// `all`, what it does not name is not shown.
+    /// Parses a list: `payload`, `context`, `scope`, `header`, `all`, `none`. Without `all`, names
+    /// that are not in it are not shown.
     ///
     /// # Errors
     ///
     /// If there is another word in it, or both `all` and `none`.
     pub fn of_list(list: &str) -> Result<Self, ListError> {
-        let all = asks_for_all(list)?;
+        let all = includes_all(list)?;
         let mut names = Self { payload: all, context: all, header: all, scope: all };
         if words(list).next().is_none() {
             names = Self::default();
@@ -134,15 +134,15 @@ impl Names {
 }
 
 impl Fields {
-    /// What a list asks for: `trace`, `trace:hostname`, `trace:domain`, `trace:procname`,
-    /// `trace:vpid`, `loglevel`, `emf`, `callsite` (which babeltrace2 knows, and never shows),
-    /// `all`, `none`. Without `all`, what it does not name is not shown.
+    /// Parses a list: `trace`, `trace:hostname`, `trace:domain`, `trace:procname`, `trace:vpid`,
+    /// `loglevel`, `emf`, `callsite` (which babeltrace2 accepts and never shows), `all`, `none`.
+    /// Without `all`, fields that are not in it are not shown.
     ///
     /// # Errors
     ///
     /// If there is another word in it, or both `all` and `none`.
     pub fn of_list(list: &str) -> Result<Self, ListError> {
-        let mut fields = Self::all(asks_for_all(list)?);
+        let mut fields = Self::all(includes_all(list)?);
         if words(list).next().is_none() {
             fields = Self::default();
         }

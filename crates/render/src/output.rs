@@ -11,10 +11,10 @@ use trackway_ctf::read::Loss;
 
 use crate::format::{DeltaSlot, EventEncoder, LastShown, LineFormat, LossPlace, Stamp};
 
-/// How much is gathered before it is written.
+/// Number of bytes that are gathered before a write.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// How long gathered bytes wait for more at most, while there are more events to look at.
+/// Longest time that gathered bytes wait for more, while there are more events to process.
 const WRITE_PERIOD: Duration = Duration::from_millis(50);
 
 /// Encoded events of one stream, with none of other streams between them.

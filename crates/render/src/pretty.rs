@@ -43,7 +43,7 @@ pub struct Pretty<C> {
     loss_marks: Marks,
 }
 
-/// What stands before and behind a text to make it stand out; mostly nothing.
+/// Texts before and after another text to make it stand out; mostly empty.
 pub type Marks = (String, String);
 
 impl<C: Calendar> Pretty<C> {
@@ -59,7 +59,7 @@ impl<C: Calendar> Pretty<C> {
         Self { name_marks, loss_marks, ..self }
     }
 
-    /// Which names stand before values.
+    /// Returns the kinds of names that are shown before values.
     pub(crate) const fn names(&self) -> Names {
         self.options.names
     }
@@ -82,7 +82,7 @@ impl<C: Calendar> Pretty<C> {
         head
     }
 
-    /// Whether `, ` stands before each part of what stands before the name.
+    /// Returns true if `, ` comes before each part before the event's name.
     fn has_commas(&self, stream: &StreamClass) -> bool {
         self.options.names.header && stream.clock().is_some()
     }
@@ -129,7 +129,7 @@ impl<C: Calendar> Pretty<C> {
 }
 
 impl<C: Calendar> EventEncoder for Pretty<C> {
-    /// What stands before each event's name: `host:program:(pid)`, as far as known.
+    /// Returns the text before each event's name: `host:program:(pid)`, as far as known.
     fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let commas = self.has_commas(stream);
         let mut text = String::new();

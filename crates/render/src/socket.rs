@@ -20,7 +20,7 @@ pub(crate) enum Part {
     Port,
     Internet,
     Internet6,
-    /// What is behind the family of an address of another kind.
+    /// The bytes after the family in an address of another kind.
     Data,
     Path,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Socket {
     /// By name.
     pub(crate) family_text: Vec<u8>,
     pub(crate) port: u64,
-    /// Of either kind, as networks have it.
+    /// Bytes of an address of either internet family, in network order.
     pub(crate) address: Vec<u8>,
-    /// Of another kind, behind the family.
+    /// Bytes after the family in an address of another kind.
     pub(crate) data: Vec<u8>,
     pub(crate) path: Option<Vec<u8>>,
 }

@@ -11,7 +11,7 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 /// Bytes of a difference below ten seconds, as of nearly all events: `+0.000000000`.
 const DIFFERENCE_BYTES: usize = 12;
-/// Where the digits of the fraction stand in such a difference.
+/// Range of the fraction's digits in such a difference.
 const FRACTION: std::ops::Range<usize> = 3..DIFFERENCE_BYTES;
 
 /// A date and a time of day.
@@ -80,16 +80,17 @@ impl<C: Fn(i64) -> Option<DateTime> + Clone + Send + Sync> Calendar for C {}
 pub(crate) struct TimeWriter<C> {
     calendar: C,
     options: PrettyOptions,
-    /// What stands before the time, between it and the difference, and behind.
+    /// Texts before the time, between the time and the difference, and after the difference.
     around: [&'static str; 3],
-    /// What all times of one second have in common: most events share theirs with the one before.
+    /// The text that all times of one second have in common: most events share it with the previous
+    /// event.
     second: Second,
 }
 
 /// A second's text.
 #[derive(Debug, Clone, Default)]
 struct Second {
-    /// Which, since the clock's origin; `u64::MAX`: none.
+    /// Number of the second since the clock's origin; `u64::MAX`: none.
     number: u64,
     /// The whole text, with zeros in place of what differs.
     text: Vec<u8>,
@@ -168,7 +169,7 @@ impl<C: Calendar> TimeWriter<C> {
         head
     }
 
-    /// What differences are taken of.
+    /// Returns the number of which differences are shown.
     fn number(&self, stamp: Stamp) -> u64 {
         if self.options.clock_cycles { stamp.clock } else { stamp.time as u64 }
     }

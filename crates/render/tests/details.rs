@@ -1,4 +1,4 @@
-//! What a trace says of itself, as people and as programs read it.
+//! Details of a trace, as text for people and as JSON for programs.
 
 use trackway_ctf::read::Trace;
 use trackway_render::{push_details, push_details_json};

@@ -14,7 +14,7 @@ use trackway_render::{
     utc,
 };
 
-/// Nobody asks for the time of day here.
+/// These tests need no time of day.
 fn messages() -> Pretty<impl Calendar> {
     Pretty::new(PrettyOptions::default(), utc)
 }

@@ -1,5 +1,5 @@
-//! What numbers stand for, from what the writer says of them to the lines that show it; and that
-//! nobody else sees any of it.
+//! Meanings of numbers, from the writer's declarations to the lines that show them; other readers
+//! and formats show plain numbers.
 //!
 //! Longer than 600 lines: the expected texts are tables.
 
@@ -23,7 +23,7 @@ fn table(names: &[(&str, u64)]) -> Vec<(String, u64)> {
     names.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// As of open(2), with flags that others are part of.
+/// Returns the flags of open(2), some of which are parts of others.
 fn open_flags() -> Meaning {
     Meaning::Names(Arc::new(Names {
         choice_mask: 3,
@@ -46,20 +46,21 @@ fn result(is_address: bool) -> Meaning {
     Meaning::Result { errors: Arc::new(errors), is_address }
 }
 
-/// Of a scheduler's event: a name that is none, one for nothing, and one of the highest bit.
+/// Returns the states of a scheduler event: a name of no bit, a name of the value 0, and a name of
+/// the highest bit.
 fn states() -> Meaning {
     let flags = table(&[("S", 1), ("a, \"b\" */", 2), ("top", 1 << 63), ("R", 0)]);
     Meaning::Names(Arc::new(Names { flags, ..Names::default() }))
 }
 
 /// An event with what its fields stand for.
-type Meant = (EventDescription, Vec<Option<Meaning>>);
+type MeaningCase = (EventDescription, Vec<Option<Meaning>>);
 
 fn of_kernel(name: &str, fields: Vec<(&str, FieldKind)>) -> EventDescription {
     EventDescription { provider: String::new(), ..event(name, fields) }
 }
 
-fn events() -> Vec<Meant> {
+fn events() -> Vec<MeaningCase> {
     let scalar = FieldKind::Scalar;
     let entry = of_kernel(
         "syscall_entry_openat",
@@ -115,7 +116,7 @@ fn flags(names: &[(&str, u64)]) -> Meaning {
 
 /// Calls with what stands behind their arguments, and one event with addresses: a long table.
 // Longer than 70 lines: a table.
-fn events_with_pointers() -> Vec<Meant> {
+fn events_with_pointers() -> Vec<MeaningCase> {
     let scalar = FieldKind::Scalar;
     let array = FieldKind::Array;
     let signals =
@@ -238,7 +239,7 @@ fn events_with_pointers() -> Vec<Meant> {
     ]
 }
 
-/// What is in the address of a socket, as the recorder takes it apart.
+/// Returns the parts of a socket's address in the recorder's order.
 fn socket(family: u16, port: u16, v4: &[u8], v6: &[u8], path: &[u8]) -> Vec<u8> {
     let sequence = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes(), bytes].concat();
     let paths = u32::from(!path.is_empty()).to_le_bytes();
@@ -363,7 +364,7 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
             wait(9, 0xffff, 0o10_000),
             "wait4 = 9, { stat_addr = 65535 (continued), st_mode = 010000 }",
         ),
-        // What is left of the time, when a sleep was interrupted; else nobody has written it.
+        // The rest of the time is written only if the sleep was interrupted.
         (11, wait(-13, 0, 0), "wait4 = -13 (EACCES)"),
         (11, wait(-4, 0, 0), "wait4 = -4, { rmtp_tv_sec = 7 }"),
         (11, wait(-516, 0, 0), "wait4 = -516, { rmtp_tv_sec = 7 }"),
@@ -390,7 +391,7 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
 }
 
 /// Each type once, before the first event that uses it.
-fn declare(text: &mut String, events: &[Meant]) {
+fn declare(text: &mut String, events: &[MeaningCase]) {
     let mut declared = std::collections::HashSet::new();
     for (id, (event, meanings)) in events.iter().enumerate() {
         for (field, meaning) in event.fields.iter().zip(meanings) {
@@ -558,7 +559,7 @@ fn json_and_csv_have_names_beside_values_when_asked() {
     assert!(csv.iter().any(|line| line.ends_with(",6,TCP_NODELAY,NULL,0\n")), "{csv:?}");
 }
 
-/// Who does not ask, or does not know of it, sees what there is without it: babeltrace2, too.
+/// Output without the option, and babeltrace2's output, are the same as without meanings.
 #[test]
 fn nothing_else_changes() {
     let (with, without) = (trace(true), trace(false));
@@ -578,7 +579,7 @@ fn nothing_else_changes() {
     assert_eq!(theirs, ours);
 }
 
-/// Whatever the bytes are, and whatever stands behind what: something is shown, or an error.
+/// Damaged bytes and members in any order lead to text or an error, never to a panic.
 #[test]
 fn damaged_records_are_shown_as_far_as_they_can_be_read() {
     let made = trace(true);

@@ -57,7 +57,7 @@ pub enum Discard {
 /// The control lines.
 ///
 /// `commit` and the slots share a cache line with `limit`, so that a record touches one line
-/// besides its own bytes.
+/// in addition to its own bytes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Control {
@@ -167,7 +167,7 @@ impl Control {
         self.oversized_bytes.fetch_max(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Begins to count anew what was discarded.
+    /// Resets the count of discarded events.
     pub fn forget_discarded(&self) {
         for count in [&self.discarded, &self.hopeless, &self.unmapped, &self.oversized_bytes] {
             count.store(0, Ordering::Relaxed);

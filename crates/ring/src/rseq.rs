@@ -7,7 +7,7 @@
 //!
 //! Abort handlers stand in the function itself, after a jump, and are where it gives up anyway. A
 //! signal handler finds an interrupted thread there; if it unwinds (a profiler's, say), the
-//! function's own unwind information tells how. Code elsewhere could have none: the place of the
+//! function's own unwind information shows how. Code elsewhere could have none: the place of the
 //! frame depends on the function that all this is inlined into.
 //!
 //! Written for x86-64 (a store is a Release, a load an Acquire) and for AArch64, where a barrier
@@ -22,7 +22,7 @@ use crate::writer::Plan;
 pub const AVAILABLE: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(loom), not(miri)));
 
-/// The words that must not have changed when a sequence commits, besides the commit word.
+/// The words that must not have changed when a sequence commits, in addition to the commit word.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Gate {

@@ -18,9 +18,9 @@ fn loads() {
 }
 
 /// Is there before its thread's first span, so it goes after what is kept for spans.
-struct Held(Vec<tracing::Span>);
+struct SpanStore(Vec<tracing::Span>);
 
-impl Drop for Held {
+impl Drop for SpanStore {
     fn drop(&mut self) {
         self.0.clear();
         let _span = info_span!("late").entered();
@@ -29,11 +29,11 @@ impl Drop for Held {
 }
 
 thread_local! {
-    static HELD: RefCell<Held> = const { RefCell::new(Held(Vec::new())) };
+    static SPANS: RefCell<SpanStore> = const { RefCell::new(SpanStore(Vec::new())) };
 }
 
 fn ends() {
-    let hold = || HELD.with_borrow_mut(|held| held.0.push(info_span!("held")));
+    let hold = || SPANS.with_borrow_mut(|held| held.0.push(info_span!("held")));
     for _ in 0..10 {
         thread::spawn(hold).join().expect("it ends");
     }

@@ -15,11 +15,11 @@ fn work(as_user: u32) {
 }
 
 fn main() {
-    const NOBODY: libc::uid_t = 65534;
+    const OTHER_USER: libc::uid_t = 65534;
     tracing::subscriber::set_global_default(trackway::subscriber()).expect("no other subscriber");
     // A thread, so that this is a program with threads.
     std::thread::spawn(|| work(0)).join().expect("a thread");
     // SAFETY: it changes who may do what, and no memory of ours.
-    assert_eq!(unsafe { libc::setuid(NOBODY) }, 0, "only root can become another user");
-    work(NOBODY);
+    assert_eq!(unsafe { libc::setuid(OTHER_USER) }, 0, "only root can become another user");
+    work(OTHER_USER);
 }

@@ -5,7 +5,7 @@ pub(crate) const PAYLOAD_MAX: usize = 4000;
 /// `TRACKWAY_ABI_CUT`.
 pub(crate) const CUT: usize = !(usize::MAX >> 1);
 
-/// What a field that can be cut would like to have, in bytes, and what it gets.
+/// Bytes that a field which can be cut needs, and bytes that it gets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Span {
     pub(crate) wanted: usize,
@@ -13,7 +13,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// How much to copy of a text: what it is granted, less the room for "…" if it is cut.
+    /// Returns the number of bytes of a text to copy: its granted bytes, less the room for "…" if
+    /// it is cut.
     #[inline(always)]
     pub(crate) fn copied(self) -> usize {
         if self.is_cut() { self.granted.saturating_sub(ELLIPSIS.len()) } else { self.granted }

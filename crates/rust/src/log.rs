@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static RECORDED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     struct Other;
 
@@ -124,7 +124,7 @@ mod tests {
         }
 
         fn log(&self, record: &Record<'_>) {
-            SEEN.lock().expect("nobody panics").push(record.args().to_string());
+            RECORDED.lock().expect("nobody panics").push(record.args().to_string());
         }
 
         fn flush(&self) {}
@@ -141,7 +141,7 @@ mod tests {
         log(Level::Warn, "warned");
         log(Level::Info, "told");
         log(Level::Debug, "too much");
-        assert_eq!(*SEEN.lock().expect("nobody panics"), ["warned", "told"]);
+        assert_eq!(*RECORDED.lock().expect("nobody panics"), ["warned", "told"]);
         // By itself, and without the library, nothing is enabled.
         let alone = Logger { other: None, other_max: LevelFilter::Off };
         assert!(!alone.enabled(&Metadata::builder().level(Level::Error).build()));

@@ -32,7 +32,7 @@ impl<F: Fields> Site<F> {
         Self { event: unsafe { &*event }, fields: PhantomData }
     }
 
-    /// Whether somebody wants its events now.
+    /// Returns true if a session records the site's events now.
     #[inline(always)]
     pub fn is_on(self) -> bool {
         self.event.is_on()

@@ -34,12 +34,12 @@ pub unsafe trait Fields: Copy {
     ///
     /// # Safety
     /// What the values point to is still there.
-    unsafe fn want(&self, spans: &mut [Span]);
+    unsafe fn measure(&self, spans: &mut [Span]);
 
     /// Appends them, and returns the payload's new end.
     ///
     /// # Safety
-    /// There is room at `to`; `spans` are those of `want`, granted.
+    /// There is room at `to`; `spans` are those of `measure`, granted.
     unsafe fn put(self, to: *mut u8, spans: &[Span]) -> *mut u8;
 }
 
@@ -50,7 +50,7 @@ unsafe impl Fields for () {
     const FIXED: usize = 0;
 
     #[inline(always)]
-    unsafe fn want(&self, _: &mut [Span]) {}
+    unsafe fn measure(&self, _: &mut [Span]) {}
 
     #[inline(always)]
     unsafe fn put(self, to: *mut u8, _: &[Span]) -> *mut u8 {
@@ -65,14 +65,14 @@ unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
     const FIXED: usize = K::FIXED + F::FIXED;
 
     #[inline(always)]
-    unsafe fn want(&self, spans: &mut [Span]) {
+    unsafe fn measure(&self, spans: &mut [Span]) {
         // SAFETY: the caller's promise, for both parts.
         unsafe {
             if K::IS_SPAN {
                 spans[0].wanted = self.0.wanted();
-                self.1.want(&mut spans[1..]);
+                self.1.measure(&mut spans[1..]);
             } else {
-                self.1.want(spans);
+                self.1.measure(spans);
             }
         }
     }
@@ -104,7 +104,7 @@ pub(crate) unsafe fn record<F: Fields>(event: &Event, values: F) {
     let mut spans = [Span::default(); FIELDS_MAX];
     let spans = &mut spans[..F::SPANS];
     // SAFETY: the caller's promise.
-    unsafe { values.want(spans) };
+    unsafe { values.measure(spans) };
     let size = F::FIXED + grant(spans, PAYLOAD_MAX - F::FIXED, &mut cut);
     if F::FIXED <= SMALL_MAX && size <= SMALL_MAX {
         // SAFETY: `size` is what `put` writes at most, and there is room for it.

@@ -221,7 +221,8 @@ struct Thread {
 
 const _: () = assert!(!mem::needs_drop::<Thread>());
 
-/// `free_max` of a thread that has not used its list yet, or is ending: each slot is given back.
+/// Value of `free_max` for a thread that has not used its list yet, or is ending: each slot is
+/// given back.
 const KEEPS_NONE: usize = 1;
 
 /// A span that a thread is in. It is not held by that: with its guard forgotten, it ends before it

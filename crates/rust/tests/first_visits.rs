@@ -244,17 +244,17 @@ fn a_set_of_types_that_many_threads_bring_at_once_takes_one_place() {
     const THREADS: usize = 64;
     static ALL: Gate = Gate::new(THREADS);
     static FIRST: Gate = Gate::new(THREADS);
-    fn say(first: usize, second: usize) -> usize {
+    fn emit(first: usize, second: usize) -> usize {
         let values: [&dyn tracing::Value; 5] = [&1_u64, &-1_i64, &1.5, &true, &"text"];
         recorded(|| tracing::info!(name: "said", a = values[first], b = values[second])).len()
     }
     subscribe();
     // The second set, and the very first of a callsite.
-    assert_eq!(say(0, 0), 1);
+    assert_eq!(emit(0, 0), 1);
     let threads = (0..THREADS).map(|_| {
         thread::spawn(|| {
             LIBRARY.set(Library::StopsAt("said", &ALL));
-            let said = say(1, 1);
+            let said = emit(1, 1);
             LIBRARY.set(Library::StopsAt("first_end", &FIRST));
             said + recorded(|| drop(tracing::info_span!("first"))).len()
         })
@@ -263,21 +263,21 @@ fn a_set_of_types_that_many_threads_bring_at_once_takes_one_place() {
     let counts: Vec<usize> = threads.into_iter().map(|it| it.join().expect("it ends")).collect();
     assert_eq!(counts, [3; THREADS], "an event, and a span's begin and end, of each");
     let sets = (0..5).flat_map(|first| (0..5).map(move |second| (first, second)));
-    assert_eq!(sets.map(|(first, second)| say(first, second)).sum::<usize>(), 16);
+    assert_eq!(sets.map(|(first, second)| emit(first, second)).sum::<usize>(), 16);
     assert_eq!((ALL.arrived(), FIRST.arrived()), (THREADS, THREADS), "all described at once");
 }
 
 #[test]
 fn a_set_of_types_that_is_refused_leaves_the_others_on() {
-    fn say(value: &dyn tracing::Value) -> usize {
+    fn emit(value: &dyn tracing::Value) -> usize {
         recorded(|| tracing::info!(name: "partly", value)).len()
     }
     subscribe();
-    assert_eq!(say(&1_u64), 1);
+    assert_eq!(emit(&1_u64), 1);
     LIBRARY.set(Library::Refuses);
-    assert_eq!(say(&"text"), 0);
+    assert_eq!(emit(&"text"), 0);
     LIBRARY.set(Library::Registers);
-    assert_eq!([say(&2_u64), say(&"text"), say(&true), say(&3_u64)], [1, 0, 1, 1]);
+    assert_eq!([emit(&2_u64), emit(&"text"), emit(&true), emit(&3_u64)], [1, 0, 1, 1]);
 }
 
 /// Nothing else of the span is wanted, and the first one is not given its value.
@@ -324,7 +324,7 @@ fn values_in_another_order_are_all_recorded() {
 /// the subscriber keeps for the thread.
 #[test]
 fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
-    static SEEN: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
+    static RECORDED: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
     struct Late(Vec<tracing::Span>);
     impl Drop for Late {
         fn drop(&mut self) {
@@ -337,7 +337,7 @@ fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
                 drop(outer);
                 tracing::info!(name: "outside", "told");
             });
-            SEEN.lock().expect("nobody panics").extend(events);
+            RECORDED.lock().expect("nobody panics").extend(events);
         }
     }
     thread_local! { static LATE: RefCell<Late> = const { RefCell::new(Late(Vec::new())) }; }
@@ -346,7 +346,7 @@ fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
         LATE.with_borrow_mut(|late| late.0.push(tracing::info_span!("held")));
     });
     thread.join().expect("it ends");
-    let events = SEEN.lock().expect("nobody panics");
+    let events = RECORDED.lock().expect("nobody panics");
     let expected = [
         "held_end",
         "outer_begin",

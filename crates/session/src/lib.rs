@@ -13,7 +13,7 @@ mod units;
 
 pub use control::{machine, protocol};
 pub use pacing::{
-    Backing, BufferLook, BufferOptions, BufferPlan, BuffersError, Calibrator, Change, Initial,
+    Backing, BufferOptions, BufferPlan, BufferUsage, BuffersError, Calibrator, Change, Initial,
     Line, Mode, Reading, Reserve, Shortage, TRACEFILES_MAX, Ticker, Tracefiles, TracefilesError,
     Use,
 };

@@ -19,14 +19,14 @@ impl TemporaryFolder {
     /// If it cannot be made: a test has nothing else to do then.
     #[expect(clippy::new_without_default, reason = "a folder is made, not assumed")]
     pub fn new() -> Self {
-        Self::below(&std::env::temp_dir())
+        Self::new_in(&std::env::temp_dir())
     }
 
     /// Makes a folder below `parent` (for tests that care about the file system).
     ///
     /// # Panics
     /// If it cannot be made.
-    pub fn below(parent: &Path) -> Self {
+    pub fn new_in(parent: &Path) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("trackway-test-{}-{number}", std::process::id()));
         // A process that had our id and was killed may have left one behind.

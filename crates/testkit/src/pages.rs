@@ -112,7 +112,7 @@ impl<T> AtTheEnd<T> {
     /// Puts it there.
     ///
     /// # Panics
-    /// If there is no such memory, or if it wants to be dropped.
+    /// If there is no such memory, or if it needs to be dropped.
     pub fn new(value: T) -> Self {
         assert!(!std::mem::needs_drop::<T>(), "nobody drops it");
         let mapping = Mapping::new(size_of::<T>());

@@ -25,18 +25,18 @@ impl Random {
     }
 
     /// A number below `bound`, which is not zero. (Small bounds: the bias does not matter here.)
-    pub const fn below(&mut self, bound: u64) -> u64 {
+    pub const fn next_below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
     /// True once in `times`, on average.
     pub const fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
+        self.next_below(times) == 0
     }
 
     /// One of `choices`, which is not empty.
     pub const fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        let index = self.below(choices.len() as u64) as usize;
+        let index = self.next_below(choices.len() as u64) as usize;
         &choices[index]
     }
 

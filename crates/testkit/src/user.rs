@@ -1,4 +1,4 @@
-//! Which user runs a test, and which tests root has to run besides.
+//! The user who runs a test, and the tests that root must run in addition.
 //!
 //! `scripts/suite` runs the tests that record as an ordinary user. A test whose outcome depends on
 //! root writes its name into the file that [`AGAIN`] names; root then runs exactly those tests.
@@ -9,7 +9,8 @@ use std::io::Write as _;
 /// The environment variable that names the file.
 pub const AGAIN: &str = "TRACKWAY_TEST_AGAIN";
 
-/// Whether the test runs as root. A test that calls this as another user is run as root, too.
+/// Returns true if the test runs as root. A test that calls this as another user is run as root,
+/// too.
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions.
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -30,7 +31,7 @@ pub fn skipped(reason: impl core::fmt::Display) {
     // Not by a macro: what those write is kept back of tests that pass. On a line of its own, among
     // the dots of quiet runs.
     let line = format!("\nskipped, because {reason}\n");
-    // If nobody can be told, there is nobody.
+    // Without standard error, the line is lost.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

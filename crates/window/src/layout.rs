@@ -13,16 +13,16 @@ use trackway_ring::{Control, Geometry, Region};
 
 use crate::Window;
 
-/// The regions of a CPU.
+/// The writer paths of a session, each with a region of its own on every CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// The one written by restartable sequences.
+pub enum WriterPath {
+    /// Writers by restartable sequence.
     Sequence,
-    /// One of those written by claim (0 or 1).
+    /// Writers by claim, to the first or second region for claims (0 or 1).
     Claim(usize),
 }
 
-impl Way {
+impl WriterPath {
     /// All of a CPU's regions, in the order in which they lie.
     pub const ALL: [Self; REGIONS_PER_CPU] = [Self::Sequence, Self::Claim(0), Self::Claim(1)];
 
@@ -176,13 +176,13 @@ impl SessionLayout {
 
     /// A region of `cpu` (below [`Self::cpus`]).
     #[inline(always)]
-    pub fn region(&self, window: &Window, cpu: u32, way: Way) -> Option<Region<'static>> {
+    pub fn region(&self, window: &Window, cpu: u32, way: WriterPath) -> Option<Region<'static>> {
         if cpu >= self.cpus {
             return None;
         }
         let geometry = match way {
-            Way::Sequence => self.geometry,
-            Way::Claim(_) => self.claim_geometry,
+            WriterPath::Sequence => self.geometry,
+            WriterPath::Claim(_) => self.claim_geometry,
         };
         let offset = cpu as usize * CPU_STRIDE + way.index() * STRIDE as usize;
         // SAFETY: `read` checked that the control lines of all CPUs are mapped and backed, and
@@ -244,7 +244,7 @@ impl SessionLayout {
         unsafe { &*window.base().add(offset as usize).cast() }
     }
 
-    /// Begins to count anew what each event has lost: the recorder, where the session is cleared.
+    /// Resets the losses of each event. The recorder calls this when it clears the session.
     pub fn forget_discards(&self, window: &Window) {
         for event in 0..EVENTS_MAX {
             self.discards(window, event).store(0, Ordering::Relaxed);
@@ -260,7 +260,7 @@ impl SessionLayout {
         }
         self.forget_discards(window);
         for cpu in 0..self.cpus {
-            for way in Way::ALL {
+            for way in WriterPath::ALL {
                 let Some(region) = self.region(window, cpu, way) else { continue };
                 let control = region.control;
                 // First, and also where an earlier claimer still holds on: no writer may go on

@@ -1,4 +1,4 @@
-//! The lease: whether a recorder is alive, where nothing else tells.
+//! The lease: whether a recorder is alive, where nothing else shows it.
 //!
 //! A lease is a moment of the recorder's CLOCK_MONOTONIC. In a time namespace (time_namespaces(7),
 //! as containers have that were moved from another machine) that clock differs by hours or days;

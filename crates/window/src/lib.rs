@@ -9,6 +9,9 @@
 
 mod allocator;
 mod events;
+#[cfg(test)]
+#[path = "../tests/support/fixture.rs"]
+mod fixture;
 mod layout;
 mod lease;
 mod open;
@@ -17,14 +20,11 @@ mod rules;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
-#[cfg(test)]
-#[path = "../tests/support/world.rs"]
-mod world;
 
 pub use allocator::{AllocateError, Allocator};
 pub use events::DescriptionBytes;
 pub use layout::{
-    CPU_STRIDE, NOT_OF_SESSION, SessionLayout, Way, ids_before, region_at, reset_region,
+    CPU_STRIDE, NOT_OF_SESSION, SessionLayout, WriterPath, ids_before, region_at, reset_region,
 };
 pub use lease::lease_is_over;
 pub use open::{NAME_BYTES, OpenError, READABLE_BYTES, readable_when_extended, window_name};

@@ -99,7 +99,7 @@ impl Window {
             process.pid_namespace.store(identity.pid_namespace, Ordering::Relaxed);
             process.since_ns.store(identity.since_ns, Ordering::Relaxed);
             process.image.store(identity.image, Ordering::Relaxed);
-            process.seen.store(0, Ordering::Relaxed);
+            process.observations.store(0, Ordering::Relaxed);
             // ORDERING: Release pairs with the Acquire in `identity_at` and above: a reader of the
             // id without the mark sees the identity that belongs to it. Otherwise it would see our
             // id with a dead predecessor's start, and take us for dead.
@@ -125,14 +125,15 @@ impl Window {
     /// sandbox.
     pub fn note_sandboxed(&self, index: usize, identity: &Identity) {
         if self.identity_at(index) == *identity {
-            self.process(index).seen.fetch_or(SANDBOXED, Ordering::Relaxed);
+            self.process(index).observations.fetch_or(SANDBOXED, Ordering::Relaxed);
         }
     }
 
     /// Returns true if a recorder has found the process of this entry in a sandbox.
     pub fn is_sandboxed(&self, owner: Owner) -> bool {
         let index = usize::from(owner.slot.index);
-        index < PROCESSES_MAX && self.process(index).seen.load(Ordering::Relaxed) & SANDBOXED != 0
+        index < PROCESSES_MAX
+            && self.process(index).observations.load(Ordering::Relaxed) & SANDBOXED != 0
     }
 
     /// The process in slot `index`.

@@ -81,7 +81,7 @@ const EXCHANGES_MAX: usize = 1000;
 /// 32 sessions want an event, a writer clears none of their bits.)
 const LEFT: u32 = u32::MAX;
 
-/// The state that decides about a session's bits, besides the rules' bytes.
+/// The state that decides about a session's bits, in addition to the rules' bytes.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     revision: u32,
@@ -406,18 +406,18 @@ fn copy(from: &[AtomicU8], into: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::World;
+    use crate::fixture::Fixture;
 
     /// The steps of other processes between a library's look at the state and its exchange: this
     /// time, the next, …
-    type Meanwhile<'world> = &'world dyn Fn();
+    type Meanwhile<'fixture> = &'fixture dyn Fn();
 
     /// A library describes an event in slot 4.
-    fn describe(world: &World, index: usize, meanwhile: &[Meanwhile<'_>]) -> bool {
+    fn describe(fixture: &Fixture, index: usize, meanwhile: &[Meanwhile<'_>]) -> bool {
         let mut beginning = [0; Heading::BYTES_MAX];
-        let heading = world.window.heading(index, &mut beginning).expect("an event");
+        let heading = fixture.window.heading(index, &mut beginning).expect("an event");
         let mut turns = meanwhile.iter();
-        world.window.settle(4, index, &heading, &mut || {
+        fixture.window.settle(4, index, &heading, &mut || {
             if let Some(others) = turns.next() {
                 others();
             }
@@ -425,168 +425,168 @@ mod tests {
     }
 
     /// The recorder gives what session 4 records to session 5, but for its rules.
-    fn pass_on(world: &World, index: usize) -> SessionLayout {
-        let heir = world.session(5, "");
-        world.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
-        world.window.move_event(index, 4, &heir);
+    fn pass_on(fixture: &Fixture, index: usize) -> SessionLayout {
+        let heir = fixture.session(5, "");
+        fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
+        fixture.window.move_event(index, 4, &heir);
         heir
     }
 
-    fn end(world: &World, index: usize) {
-        world.window.session(4).state.store(state::ENDING, Ordering::Relaxed);
-        world.window.event(index).enabled.fetch_and(!bit_of(4), Ordering::Relaxed);
+    fn end(fixture: &Fixture, index: usize) {
+        fixture.window.session(4).state.store(state::ENDING, Ordering::Relaxed);
+        fixture.window.event(index).enabled.fetch_and(!bit_of(4), Ordering::Relaxed);
     }
 
     #[test]
     fn a_library_that_slept_sets_no_bit_beside_that_of_a_successor() {
-        let world = World::new("beside");
-        let old = world.session(4, "");
-        let (index, _) = world.describe(&old, "request");
-        world.window.set_rules(4, b"app:*");
+        let fixture = Fixture::new("beside");
+        let old = fixture.session(4, "");
+        let (index, _) = fixture.describe(&old, "request");
+        fixture.window.set_rules(4, b"app:*");
         let moved = || {
-            assert!(world.window.apply_rules(&old, index));
-            pass_on(&world, index);
+            assert!(fixture.window.apply_rules(&old, index));
+            pass_on(&fixture, index);
         };
-        let looked = || assert_eq!(world.bits(index), 1 << 5, "a site would record it twice");
-        assert!(describe(&world, index, &[&moved, &looked, &looked]));
-        assert_eq!(world.bits(index), 1 << 5);
+        let looked = || assert_eq!(fixture.bits(index), 1 << 5, "a site would record it twice");
+        assert!(describe(&fixture, index, &[&moved, &looked, &looked]));
+        assert_eq!(fixture.bits(index), 1 << 5);
     }
 
     /// The number of times that libraries have left an event to the recorder.
-    fn revision(world: &World) -> u32 {
-        world.window.header().events_revision.load(Ordering::Relaxed)
+    fn revision(fixture: &Fixture) -> u32 {
+        fixture.window.header().events_revision.load(Ordering::Relaxed)
     }
 
     #[test]
     fn a_bit_that_is_to_go_to_a_successor_is_left_to_the_recorder() {
-        let world = World::new("behind");
-        let old = world.session(4, "app:*");
-        let (index, _) = world.describe(&old, "request");
-        let heir = world.session(5, "");
-        world.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
+        let fixture = Fixture::new("behind");
+        let old = fixture.session(4, "app:*");
+        let (index, _) = fixture.describe(&old, "request");
+        let heir = fixture.session(5, "");
+        fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
         // The recorder has not come to it yet.
-        let before = revision(&world);
-        assert!(!describe(&world, index, &[]));
-        assert_eq!((world.bits(index), revision(&world)), (1 << 4, before + 1));
-        assert!(world.window.move_event(index, 4, &heir));
-        assert_eq!(world.bits(index), 1 << 5);
-        assert_ne!(world.id(&heir, index), 0);
+        let before = revision(&fixture);
+        assert!(!describe(&fixture, index, &[]));
+        assert_eq!((fixture.bits(index), revision(&fixture)), (1 << 4, before + 1));
+        assert!(fixture.window.move_event(index, 4, &heir));
+        assert_eq!(fixture.bits(index), 1 << 5);
+        assert_ne!(fixture.id(&heir, index), 0);
     }
 
     #[test]
     fn a_bit_that_was_set_behind_the_recorders_back_is_moved_with_the_rules() {
-        let world = World::new("late");
-        let old = world.session(4, "");
-        let (index, _) = world.describe(&old, "request");
-        world.window.set_rules(4, b"app:*");
+        let fixture = Fixture::new("late");
+        let old = fixture.session(4, "");
+        let (index, _) = fixture.describe(&old, "request");
+        fixture.window.set_rules(4, b"app:*");
         let pass_on = || {
-            pass_on(&world, index);
+            pass_on(&fixture, index);
         };
-        assert!(!describe(&world, index, &[&pass_on]));
-        assert_eq!(world.bits(index), 1 << 4, "one bit, and a site records it once");
-        let heir = SessionLayout::read(&world.window, 5).expect("a session");
-        assert!(!world.window.apply_rules(&old, index), "it is not the old one's any more");
-        world.window.set_rules(5, b"app:*");
+        assert!(!describe(&fixture, index, &[&pass_on]));
+        assert_eq!(fixture.bits(index), 1 << 4, "one bit, and a site records it once");
+        let heir = SessionLayout::read(&fixture.window, 5).expect("a session");
+        assert!(!fixture.window.apply_rules(&old, index), "it is not the old one's any more");
+        fixture.window.set_rules(5, b"app:*");
         // Nor is it set beside the other by who describes it between rules and bit.
         let mut beginning = [0; Heading::BYTES_MAX];
-        let heading = world.window.heading(index, &mut beginning).expect("an event");
-        assert!(!world.window.enable_if_selected(&heir, index, &heading));
-        assert_eq!(world.bits(index), 1 << 4);
-        assert!(world.window.apply_rules(&heir, index));
-        assert_eq!(world.bits(index), 1 << 5);
+        let heading = fixture.window.heading(index, &mut beginning).expect("an event");
+        assert!(!fixture.window.enable_if_selected(&heir, index, &heading));
+        assert_eq!(fixture.bits(index), 1 << 4);
+        assert!(fixture.window.apply_rules(&heir, index));
+        assert_eq!(fixture.bits(index), 1 << 5);
     }
 
     #[test]
     fn another_traces_slot_is_no_predecessor() {
-        let world = World::new("stranger");
-        let old = world.session(4, "app:*");
-        let (index, _) = world.describe(&old, "request");
-        let other = world.session(5, "app:*");
-        world.window.session(5).trace_uuid[0].store(9, Ordering::Relaxed);
-        world.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
-        assert!(world.window.apply_rules(&other, index));
-        assert_eq!(world.bits(index), 1 << 4 | 1 << 5);
+        let fixture = Fixture::new("stranger");
+        let old = fixture.session(4, "app:*");
+        let (index, _) = fixture.describe(&old, "request");
+        let other = fixture.session(5, "app:*");
+        fixture.window.session(5).trace_uuid[0].store(9, Ordering::Relaxed);
+        fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
+        assert!(fixture.window.apply_rules(&other, index));
+        assert_eq!(fixture.bits(index), 1 << 4 | 1 << 5);
     }
 
     #[test]
     fn a_bit_that_the_rules_select_anew_stays() {
-        let world = World::new("anew");
-        let session = world.session(4, "");
-        let (index, _) = world.describe(&session, "request");
-        world.window.set_rules(4, b"app:*");
-        let deselected = || assert!(world.window.set_rules(4, b""));
+        let fixture = Fixture::new("anew");
+        let session = fixture.session(4, "");
+        let (index, _) = fixture.describe(&session, "request");
+        fixture.window.set_rules(4, b"app:*");
+        let deselected = || assert!(fixture.window.set_rules(4, b""));
         let anew = || {
-            world.window.set_rules(4, b"app:*");
-            assert!(world.window.apply_rules(&session, index), "it is on already");
+            fixture.window.set_rules(4, b"app:*");
+            assert!(fixture.window.apply_rules(&session, index), "it is on already");
         };
         // The library has set its bit, finds it wrong, and is stopped; then it is right again.
-        let before = revision(&world);
-        describe(&world, index, &[&deselected, &anew]);
-        assert_eq!((world.bits(index), revision(&world)), (1 << 4, before + 1));
+        let before = revision(&fixture);
+        describe(&fixture, index, &[&deselected, &anew]);
+        assert_eq!((fixture.bits(index), revision(&fixture)), (1 << 4, before + 1));
     }
 
     #[test]
     fn a_bit_of_another_life_of_the_slot_stays() {
-        let world = World::new("another");
-        let old = world.session(4, "app:*");
-        let (index, _) = world.describe(&old, "request");
-        world.session(5, "");
-        world.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
+        let fixture = Fixture::new("another");
+        let old = fixture.session(4, "app:*");
+        let (index, _) = fixture.describe(&old, "request");
+        fixture.session(5, "");
+        fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
         // The library finds a bit that is to go to the heir, and is stopped; then slot 4 is another
-        // session's, which has no successor, and wants the event.
+        // session's, which has no successor, and records the event.
         let others = || {
-            end(&world, index);
-            world.session(4, "app:*");
-            world.window.session(4).successor.store(0, Ordering::Relaxed);
-            let layout = SessionLayout::read(&world.window, 4).expect("a session");
-            assert!(world.window.apply_rules(&layout, index));
+            end(&fixture, index);
+            fixture.session(4, "app:*");
+            fixture.window.session(4).successor.store(0, Ordering::Relaxed);
+            let layout = SessionLayout::read(&fixture.window, 4).expect("a session");
+            assert!(fixture.window.apply_rules(&layout, index));
         };
-        describe(&world, index, &[&others]);
-        assert_ne!(world.bits(index) & 1 << 4, 0, "the other session's events are lost");
+        describe(&fixture, index, &[&others]);
+        assert_ne!(fixture.bits(index) & 1 << 4, 0, "the other session's events are lost");
     }
 
     #[test]
     fn a_wrong_bit_is_left_to_the_recorder() {
-        let world = World::new("wrong");
-        let session = world.session(4, "");
-        let (index, _) = world.describe(&session, "request");
-        world.window.set_rules(4, b"app:*");
-        let deselected = || assert!(world.window.set_rules(4, b""));
-        let before = revision(&world);
-        assert!(!describe(&world, index, &[&deselected]));
-        assert_eq!((world.bits(index), revision(&world)), (1 << 4, before + 1));
-        assert!(!world.window.apply_rules(&session, index));
-        assert_eq!(world.bits(index), 0);
+        let fixture = Fixture::new("wrong");
+        let session = fixture.session(4, "");
+        let (index, _) = fixture.describe(&session, "request");
+        fixture.window.set_rules(4, b"app:*");
+        let deselected = || assert!(fixture.window.set_rules(4, b""));
+        let before = revision(&fixture);
+        assert!(!describe(&fixture, index, &[&deselected]));
+        assert_eq!((fixture.bits(index), revision(&fixture)), (1 << 4, before + 1));
+        assert!(!fixture.window.apply_rules(&session, index));
+        assert_eq!(fixture.bits(index), 0);
         // Where there is nothing to say, nothing is said.
-        assert!(!describe(&world, index, &[]));
-        assert_eq!((world.bits(index), revision(&world)), (0, before + 1));
+        assert!(!describe(&fixture, index, &[]));
+        assert_eq!((fixture.bits(index), revision(&fixture)), (0, before + 1));
     }
 
     #[test]
     fn a_session_that_ended_gets_no_bit_where_the_word_has_changed() {
-        let world = World::new("ended");
-        let old = world.session(4, "");
-        let (index, _) = world.describe(&old, "request");
-        world.window.set_rules(4, b"app:*");
+        let fixture = Fixture::new("ended");
+        let old = fixture.session(4, "");
+        let (index, _) = fixture.describe(&old, "request");
+        fixture.window.set_rules(4, b"app:*");
         let others = || {
-            world.window.event(index).enabled.fetch_or(1 << 9, Ordering::Relaxed);
-            end(&world, index);
+            fixture.window.event(index).enabled.fetch_or(1 << 9, Ordering::Relaxed);
+            end(&fixture, index);
         };
-        assert!(!describe(&world, index, &[&others]));
-        assert_eq!(world.bits(index), 1 << 9);
+        assert!(!describe(&fixture, index, &[&others]));
+        assert_eq!(fixture.bits(index), 1 << 9);
     }
 
     #[test]
     fn nothing_is_taken_from_what_stands_for_a_window_that_was_left() {
-        let world = World::new("left");
-        let session = world.session(4, "app:*");
-        let (index, _) = world.describe(&session, "request");
-        let enabled = &world.window.event(index).enabled;
+        let fixture = Fixture::new("left");
+        let session = fixture.session(4, "app:*");
+        let (index, _) = fixture.describe(&session, "request");
+        let enabled = &fixture.window.event(index).enabled;
         enabled.store(0, Ordering::Relaxed);
         let left = || enabled.store(LEFT, Ordering::Relaxed);
-        describe(&world, index, &[&left]);
+        describe(&fixture, index, &[&left]);
         assert_eq!(enabled.load(Ordering::Relaxed), LEFT);
-        world.window.clear_bit_unless(4, index, || true);
+        fixture.window.clear_bit_unless(4, index, || true);
         assert_eq!(enabled.load(Ordering::Relaxed), LEFT);
     }
 }

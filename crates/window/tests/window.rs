@@ -11,7 +11,7 @@ use trackway_abi::session::state;
 use trackway_abi::window::{DATA_OFFSET, GRANULE_BYTES, event_state, granule};
 use trackway_sys::process::Identity;
 use trackway_window::{
-    AllocateError, Allocator, OpenError, Owner, ProcessSlot, SessionLayout, Way, backed_word,
+    AllocateError, Allocator, OpenError, Owner, ProcessSlot, SessionLayout, WriterPath, backed_word,
 };
 
 #[test]
@@ -267,8 +267,8 @@ fn a_session_is_believed_only_if_it_can_be_true() {
     session.count_shift.store(2, Ordering::Relaxed);
     session.state.store(state::ACTIVE, Ordering::SeqCst);
     let layout = SessionLayout::read(&window, 3).unwrap();
-    assert!(layout.region(&window, 1, Way::Claim(1)).is_some());
-    assert!(layout.region(&window, 2, Way::Sequence).is_none());
+    assert!(layout.region(&window, 1, WriterPath::Claim(1)).is_some());
+    assert!(layout.region(&window, 2, WriterPath::Sequence).is_none());
     for (word, bad) in [
         (&session.cpus, 0),
         (&session.cpus, 100_000),

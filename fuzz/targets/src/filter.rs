@@ -94,8 +94,8 @@ fn event() -> (Vec<u8>, [u64; SLOTS_MAX]) {
     let mut random = Random::new(0);
     let bytes = (0..BYTES).map(|_| *random.pick(b"aab*/\0")).collect();
     let slots = std::array::from_fn(|slot| match slot % 2 {
-        0 => random.below(BYTES as u64) | random.below(32) << 32,
-        _ => random.next() >> random.below(64),
+        0 => random.next_below(BYTES as u64) | random.next_below(32) << 32,
+        _ => random.next() >> random.next_below(64),
     });
     (bytes, slots)
 }

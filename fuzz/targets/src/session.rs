@@ -138,7 +138,7 @@ impl Session {
 
     fn send(&mut self, request: Request) {
         const CLIENT: u64 = 7;
-        self.machine.ask(CLIENT, request);
+        self.machine.submit(CLIENT, request);
         assert_eq!(self.carry_out(), [CLIENT], "one answer for each request");
         sensible(self.machine.spec());
         assert!(self.machine.channels().count() == self.machine.spec().channels.len());
@@ -151,7 +151,7 @@ impl Session {
             if effect.has_outcome() {
                 self.effects += 1;
                 let outcome = self.outcome(&effect);
-                self.machine.done(outcome);
+                self.machine.complete(outcome);
             }
             match effect {
                 Effect::Answer(client, answer) => {

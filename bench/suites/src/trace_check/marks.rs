@@ -102,7 +102,7 @@ impl FoundMarks {
             _ => return Ok(()),
         };
         let mut first = First::default();
-        event.look(&mut first)?;
+        event.peek(&mut first)?;
         match side {
             Side::Call => self.call(first.number.unwrap_or_default()),
             Side::Allocation => self.allocation(first.number.unwrap_or_default()),

@@ -22,11 +22,11 @@ use values::{TEXT_BYTES, Value};
 /// Longest name, provider and colon included, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = trackway_abi::session::APPLICATION_BYTES_MAX;
 
-/// `struct trackway_abi_context` of include/trackway/abi/abi.h.
+/// An application context, `struct trackway_abi_context` in include/trackway/abi/abi.h.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Context {
-    /// `TRACKWAY_ABI_VERSION` of the header that made it.
+    /// Version (`TRACKWAY_ABI_VERSION`) of the header that made it.
     version: u16,
     /// Its size in that header, in bytes.
     size: u16,
@@ -40,7 +40,7 @@ pub struct Context {
     name: *const c_char,
 }
 
-/// [`Context::index`] of a context without an index.
+/// Value of [`Context::index`] for a context without an index.
 const NO_INDEX: u32 = u32::MAX;
 
 const _: () = {

@@ -10,7 +10,7 @@ use trackway_ring::lockless::{Lost, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Discard, Geometry, Plan, Refusal, Region, write_header};
 use trackway_window::{
-    MappedMemory, Owner, ProcessSlot, SessionLayout, SlotMemory, Way, Window, lease_is_over,
+    MappedMemory, Owner, ProcessSlot, SessionLayout, SlotMemory, Window, WriterPath, lease_is_over,
 };
 
 use super::blocking::WaitBudget;
@@ -84,7 +84,7 @@ fn region_of_losses(window: &Window, layout: &SessionLayout, cpu: u32) -> Option
     // The region that this thread tries first: there, more memory would help.
     let has_sequences = AVAILABLE && !trackway_sys::thread::rseq_area().is_null();
     let is_claimed = layout.flags & flag::CLAIM_ONLY != 0 || !has_sequences;
-    let way = if is_claimed { Way::Claim(0) } else { Way::Sequence };
+    let way = if is_claimed { WriterPath::Claim(0) } else { WriterPath::Sequence };
     layout.region(window, cpu, way)
 }
 
@@ -198,7 +198,7 @@ impl RecordAttempt<'_> {
         };
         for _ in 0..RESTARTS_MAX {
             let Some(cpu) = area.cpu() else { return Outcome::Unavailable };
-            let Some(region) = self.layout.region(self.window, cpu, Way::Sequence) else {
+            let Some(region) = self.layout.region(self.window, cpu, WriterPath::Sequence) else {
                 return Outcome::Unavailable;
             };
             // The recorder has not given it memory yet, or has taken it back.
@@ -289,7 +289,7 @@ impl RecordAttempt<'_> {
             };
             let near = cpu.wrapping_add((other / CLAIM_REGIONS_PER_CPU) as u32);
             let Some(near) = near.checked_rem(among) else { break };
-            let way = Way::Claim(attempt % CLAIM_REGIONS_PER_CPU);
+            let way = WriterPath::Claim(attempt % CLAIM_REGIONS_PER_CPU);
             let Some(region) = self.layout.region(self.window, near, way) else { continue };
             if region.has_no_memory() {
                 if near == cpu {

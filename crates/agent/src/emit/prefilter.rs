@@ -2,9 +2,9 @@
 //!
 //! Staging an event with strings measures and copies each of them, which costs several times as
 //! much as a filter on one. If all sessions that enable such an event have filters, its site calls
-//! [`ask`] first. It stages an event that passes, and hands the verdict back with it, because a
-//! stateful filter must run only once. Without a verdict the event goes the ordinary way, so the
-//! prefilter is never needed (docs/design/0008-filters.md, "Prefilters before staging").
+//! [`run_prefilter`] first. It stages an event that passes, and hands the verdict back with it,
+//! because a stateful filter must run only once. Without a verdict the event goes the ordinary way,
+//! so the prefilter is never needed (docs/design/0008-filters.md, "Prefilters before staging").
 //!
 //! Invariant: a verdict holds for one session, in one generation, in the present window. It
 //! contains all three, and the recording path compares them.
@@ -29,8 +29,12 @@ const UNWANTED: u64 = 0;
 const UNASKED: u64 = u64::MAX;
 
 /// The structure that sites find in their events.
-pub(crate) static LIBRARY: Library =
-    Library { size: size_of::<Library>() as u32, filtered: AtomicU32::new(0), ask, emit_asked };
+pub(crate) static LIBRARY: Library = Library {
+    size: size_of::<Library>() as u32,
+    filtered: AtomicU32::new(0),
+    ask: run_prefilter,
+    emit_asked,
+};
 
 /// A verdict: the event passes.
 ///
@@ -120,7 +124,7 @@ fn note_filters(session: usize, decision: &Decision) {
 /// # Safety
 /// As the C declaration says: `event` is registered, and its site found `LIBRARY` in it;
 /// `arguments` are those of its fields.
-unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
+unsafe extern "C" fn run_prefilter(event: *mut Event, arguments: *const Argument) -> u64 {
     // SAFETY: the caller's event.
     let enabled = unsafe { EnabledSessions::load(event) };
     if enabled.bits == 0 {
@@ -148,7 +152,7 @@ unsafe extern "C" fn ask(event: *mut Event, arguments: *const Argument) -> u64 {
 /// which states the contract.
 ///
 /// # Safety
-/// As the C declaration and [`fast_path::emit`] say; `verdict` is an answer of [`ask`].
+/// As the C declaration and [`fast_path::emit`] say; `verdict` is an answer of [`run_prefilter`].
 unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, verdict: u64) {
     // SAFETY: the caller's promise is the same.
     unsafe {

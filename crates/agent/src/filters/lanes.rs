@@ -72,8 +72,8 @@ impl Lane {
                     });
                 }
                 // A signal handler does not wait for the code that it interrupted.
-                LockResult::Held(holder) if holder.shares_thread_with(me) => return None,
-                LockResult::Held(_) => {}
+                LockResult::HeldBy(holder) if holder.shares_thread_with(me) => return None,
+                LockResult::HeldBy(_) => {}
             }
             let (guard, now_ns) =
                 (self.turns.load(Ordering::Relaxed), trackway_sys::clock::monotonic_ns());

@@ -8,7 +8,7 @@ use trackway_abi::record::PAYLOAD_BYTES_MAX;
 use trackway_abi::session::flag;
 use trackway_jit::block::{Block, Entry};
 use trackway_jit::frame::{self, Environment, Fill};
-use trackway_jit::framer::{Application, Framer, FramerView, Rest, Unfit, Wanted};
+use trackway_jit::framer::{Application, Framer, FramerView, Mismatch, Rest, Wanted};
 use trackway_jit::meaning::Meanings;
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
@@ -118,7 +118,7 @@ impl PlanBuilder<'_> {
                 Some(Application { kind: place.kind(), before: before? })
             };
             if let Err(unfit) = self.framer.make_with(&fields, wanted, find) {
-                lacks &= matches!(unfit, Unfit::Lacks(_));
+                lacks &= matches!(unfit, Mismatch::Lacks(_));
                 continue;
             }
             // The event has all fields, and one of them means something else.

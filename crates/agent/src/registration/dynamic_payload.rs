@@ -25,7 +25,7 @@ pub(super) struct Span {
 
 /// The sizes of a record's values.
 pub(super) struct Sizes {
-    /// Of strs, texts and sequences, in their order.
+    /// Spans of strs, texts and sequences, in their order.
     pub(super) spans: [Span; FIELDS_MAX],
     /// Maximum bytes of the payload: a str may turn out to be shorter.
     pub(super) bytes: usize,
@@ -33,7 +33,7 @@ pub(super) struct Sizes {
     pub(super) is_cut: bool,
 }
 
-/// Divides `room` among spans that want more. No span gets more than it wants, and all cut spans
+/// Divides `room` among spans that need more. No span gets more than it needs, and all cut spans
 /// get the same, as `trackway_i_share` of the header defines it.
 fn share(spans: &mut [Span], room: usize) {
     const OPEN: u16 = u16::MAX;

@@ -28,14 +28,14 @@ unsafe impl Sync for Name {}
 /// Returns the name of the thread that loaded the library, at that time: mostly the program's, in
 /// 15 bytes. In a sandbox it stands for threads with unknown names.
 pub(crate) fn loader_thread_name() -> [u8; 17] {
-    // ORDERING: Acquire pairs with the Release in `look_up`.
+    // ORDERING: Acquire pairs with the Release in `read`.
     LENGTH.load(Ordering::Acquire);
     // SAFETY: written before the length, and never again.
     unsafe { *NAME.0.get() }
 }
 
 /// Reads path and name. The thread that loads the library calls this once.
-pub(crate) fn look_up() {
+pub(crate) fn read() {
     // SAFETY: no thread reads it before the length is published below.
     unsafe { *NAME.0.get() = crate::state::thread::read_name() };
     // SAFETY: no thread reads it before the length is published below.
@@ -47,7 +47,7 @@ pub(crate) fn look_up() {
 
 /// Returns the path of the executable; empty: unknown.
 pub(crate) fn path() -> &'static [u8] {
-    // ORDERING: Acquire pairs with the Release in `look_up`.
+    // ORDERING: Acquire pairs with the Release in `read`.
     let length = LENGTH.load(Ordering::Acquire);
     // SAFETY: these bytes were written before the length, and never again.
     unsafe { core::slice::from_raw_parts(PATH.0.get().cast::<u8>().cast_const(), length) }

@@ -28,7 +28,7 @@ pub(crate) struct Decision {
     /// Bits of the session's contexts. With application contexts, `cpus` and `filtered_cpus` are 0,
     /// and the bits from [`CPUS_AT`] on hold the number of CPUs.
     pub(crate) contexts: AtomicU32,
-    /// `Geometry::to_word` of sequence regions.
+    /// Result of `Geometry::to_word` for sequence regions.
     pub(crate) geometry: AtomicU64,
     /// Control lines of CPU 0; the table of ids lies before them (`ids_before`).
     pub(crate) controls: AtomicPtr<u8>,
@@ -156,7 +156,7 @@ impl Decision {
         let publisher = &PUBLISHERS[index % SESSIONS_MAX];
         let marker = StackMarker::new();
         // After a gone owner, all stores run again.
-        if !matches!(publisher.acquire(marker.owner()), LockResult::Held(_)) {
+        if !matches!(publisher.acquire(marker.owner()), LockResult::HeldBy(_)) {
             self.replace(window, generation, usable, layout);
             publisher.release();
         }

@@ -39,7 +39,7 @@ pub const THREAD_STAMP_OFFSET: usize = core::mem::offset_of!(Thread, stamp);
 pub const THREAD_VFORK_OFFSET: usize = core::mem::offset_of!(Thread, vfork_depth);
 
 /// A bit of `vfork_depth`: a child was made whose end is never reported, or the memory is a copy of
-/// a vfork child's. Then the process id tells whose memory this is.
+/// a vfork child's. Then the process id shows whose memory this is.
 const SHARED: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Thread>() <= tls::LINE_BYTES);

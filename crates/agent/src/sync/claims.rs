@@ -98,7 +98,7 @@ pub(crate) fn claim(
     match note.lock.acquire(me) {
         LockResult::Acquired => {}
         LockResult::Recovered => note.free_abandoned(owner),
-        LockResult::Held(_) => return None,
+        LockResult::HeldBy(_) => return None,
     }
     note.owner.store(owner, Ordering::Relaxed);
     // ORDERING: Release: the owner word is stored before this. Both are stored before the claim,

@@ -107,7 +107,7 @@ pub(crate) enum LockResult {
     /// The old owner is gone: the protected state may be half changed.
     Recovered,
     /// The lock belongs to this owner.
-    Held(StackOwner),
+    HeldBy(StackOwner),
 }
 
 /// The lock: its owner's word, or 0.
@@ -131,7 +131,7 @@ impl RecoverableLock {
     #[cold]
     fn acquire_from(&self, other: StackOwner, me: StackOwner) -> LockResult {
         if !me.proves_gone(other) {
-            return LockResult::Held(other);
+            return LockResult::HeldBy(other);
         }
         // If the word is unchanged, it is still the same owner's: no other owner of that place can
         // live beside this one.
@@ -139,7 +139,7 @@ impl RecoverableLock {
         // ORDERING: Acquire, as above, for an old owner that released the lock unnoticed.
         match self.0.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => LockResult::Recovered,
-            Err(word) => LockResult::Held(StackOwner::from_word(word)),
+            Err(word) => LockResult::HeldBy(StackOwner::from_word(word)),
         }
     }
 
@@ -179,25 +179,25 @@ impl RecoverableLock {
 mod tests {
     use super::*;
 
-    const BEFORE: usize = 0x7ffd_1234_5670;
+    const STACK_ADDRESS: usize = 0x7ffd_1234_5670;
 
     #[test]
     fn only_a_marker_at_the_same_address_recovers_the_lock() {
         let lock = RecoverableLock::new();
-        let first = StackOwner::new(BEFORE, 0x7000_0040);
+        let first = StackOwner::new(STACK_ADDRESS, 0x7000_0040);
         assert_eq!(lock.acquire(first), LockResult::Acquired);
         // A handler on the same stack, a thread with another stack, and an address beyond the bits.
         for other in [
-            StackOwner::new(BEFORE - MARKER_BYTES, 0x7000_0040),
-            StackOwner::new(BEFORE + MARKER_BYTES, 0x7000_0040),
+            StackOwner::new(STACK_ADDRESS - MARKER_BYTES, 0x7000_0040),
+            StackOwner::new(STACK_ADDRESS + MARKER_BYTES, 0x7000_0040),
             StackOwner::new(0x7fee_0000_0000, 0x7000_0080),
-            StackOwner::new(1 << 48 | BEFORE, 0x7000_0040),
+            StackOwner::new(1 << 48 | STACK_ADDRESS, 0x7000_0040),
         ] {
-            assert_eq!(lock.acquire(other), LockResult::Held(first));
+            assert_eq!(lock.acquire(other), LockResult::HeldBy(first));
         }
-        let again = StackOwner::new(BEFORE - MARKER_BYTES + 16, 0x7000_0040);
+        let again = StackOwner::new(STACK_ADDRESS - MARKER_BYTES + 16, 0x7000_0040);
         assert_eq!(lock.acquire(again), LockResult::Recovered);
-        let later = StackOwner::new(BEFORE - 64, 0x7000_0080);
+        let later = StackOwner::new(STACK_ADDRESS - 64, 0x7000_0080);
         assert_eq!(lock.acquire(later), LockResult::Recovered, "of another thread, too");
         lock.release();
         assert_eq!(lock.acquire(first), LockResult::Acquired);
@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn an_owner_beyond_the_address_bits_is_never_gone() {
         let lock = RecoverableLock::new();
-        let far = StackOwner::new(1 << 48 | BEFORE, 0x7000_0040);
+        let far = StackOwner::new(1 << 48 | STACK_ADDRESS, 0x7000_0040);
         assert_eq!(lock.acquire(far), LockResult::Acquired);
-        assert_eq!(lock.acquire(far), LockResult::Held(far));
+        assert_eq!(lock.acquire(far), LockResult::HeldBy(far));
     }
 
     #[test]

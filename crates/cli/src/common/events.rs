@@ -35,7 +35,7 @@ pub(crate) fn events_in(window: &Window) -> BTreeMap<String, Vec<EventDescriptio
     events
 }
 
-/// As the C header spells it.
+/// Returns a type's name in the C header.
 pub(crate) const fn scalar_name(scalar: Scalar) -> &'static str {
     match scalar {
         Scalar::I8 => "i8",

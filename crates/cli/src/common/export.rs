@@ -25,7 +25,7 @@ use crate::NEGATIVE;
 
 /// So long a wait that it is for ever: a day.
 const FOREVER_NS: u64 = 86_400_000_000_000;
-/// How often progress is shown.
+/// Shortest time between two updates of the progress.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A trace, and the folder that it was found in.
@@ -69,7 +69,7 @@ pub(crate) fn export(
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
-/// What was written, in words.
+/// Returns the amounts that were written, in words.
 fn summary(done: &Exported, folder: &str) -> String {
     let rewritten = match done.rewritten {
         0 => String::new(),
@@ -115,7 +115,7 @@ impl Stop {
     }
 }
 
-/// One line on standard error that says how far it has come, where somebody looks at it.
+/// A line on standard error with the progress, where it is a terminal.
 struct Progress {
     shown: Option<Mutex<Instant>>,
 }

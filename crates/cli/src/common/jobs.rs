@@ -8,8 +8,8 @@ pub(crate) fn jobs(text: &str) -> Result<NonZero<usize>, String> {
     NonZero::new(count).ok_or_else(|| "at least one thread is needed".to_owned())
 }
 
-/// Threads to work with: as asked for, but no more than anybody can use.
-pub(crate) fn threads(asked: Option<NonZero<usize>>) -> NonZero<usize> {
+/// Returns the number of threads to work with: the requested number, but no more than are useful.
+pub(crate) fn threads(requested: Option<NonZero<usize>>) -> NonZero<usize> {
     const MOST: NonZero<usize> = NonZero::new(256).expect("not zero");
-    asked.unwrap_or(trackway_reader::Settings::default().jobs).min(MOST)
+    requested.unwrap_or(trackway_reader::Settings::default().jobs).min(MOST)
 }

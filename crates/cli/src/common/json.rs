@@ -1,4 +1,4 @@
-//! What several commands write as JSON.
+//! JSON that several commands write.
 
 use trackway_recorder::diagnosis::{ProcessName, Reason};
 

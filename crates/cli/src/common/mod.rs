@@ -1,4 +1,4 @@
-//! What several commands have in common. Nothing here knows a command.
+//! Code that several commands share. No module here knows a command.
 
 pub(crate) mod counted;
 pub(crate) mod events;

@@ -1,4 +1,4 @@
-//! What `trackway recover`, and other commands in passing, report of recovered traces.
+//! Reports on recovered traces, by `trackway recover` and other commands in passing.
 
 use trackway_recorder::{Notices, Recovered, RecoveryEnd, Stranded};
 

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::help::{EVENTS, MOST_USED};
 
-/// Which events.
+/// Options that select events.
 #[derive(Debug, Args)]
 pub(crate) struct SelectionArguments {
     /// Only events of this name, such as 'web:*,!web:noise'

@@ -1,4 +1,4 @@
-//! What is installed: the library, the preload helpers, the folder of sessions' sockets, other
+//! Installed parts: the library, the preload helpers, the folder of sessions' sockets, other
 //! programs.
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ const SONAME: &str = "libtrackway.so.1";
 pub(super) struct Libraries(Result<PathBuf, RecordError>);
 
 impl Libraries {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         Self(checkup::libraries(&[]).map(|paths| paths.into_iter().next_back().unwrap_or_default()))
     }
 
@@ -45,7 +45,7 @@ pub(super) struct Helpers {
 }
 
 impl Helpers {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let all = parse_preload("all").unwrap_or_default();
         let (found, missing) =
             all.into_iter().partition(|file| match checkup::libraries(&[file]) {
@@ -74,45 +74,45 @@ impl Helpers {
     }
 }
 
-/// Where the dynamic loader finds the library for programs that are linked with it.
+/// The library that the dynamic loader finds for programs that are linked with it.
 pub(super) struct Loader {
     found: Option<PathBuf>,
     /// The one that `trackway record` gives them.
-    ours: Option<PathBuf>,
-    /// Whether both are the same, byte for byte.
+    own: Option<PathBuf>,
+    /// True if both are the same, byte for byte.
     is_ours: bool,
 }
 
 impl Loader {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let found = where_loaded_from();
-        let ours = Libraries::look().0.ok();
-        let is_ours = match (&found, &ours) {
-            (Some(found), Some(ours)) => {
+        let own = Libraries::inspect().0.ok();
+        let is_ours = match (&found, &own) {
+            (Some(found), Some(own)) => {
                 let same =
                     |one: &Path, other: &Path| Some(fs::read(one).ok()? == fs::read(other).ok()?);
-                found.canonicalize().is_ok_and(|found| found == *ours)
-                    || same(found, ours).unwrap_or(false)
+                found.canonicalize().is_ok_and(|found| found == *own)
+                    || same(found, own).unwrap_or(false)
             }
             _ => false,
         };
-        Self { found, ours, is_ours }
+        Self { found, own, is_ours }
     }
 
     pub(super) fn judge(&self) -> Finding {
-        match (&self.found, &self.ours) {
+        match (&self.found, &self.own) {
             (Some(found), Some(_)) if self.is_ours => {
                 Finding::good(format!("linked programs load {}", found.display()))
             }
-            (Some(found), Some(ours)) => Finding::limited(
+            (Some(found), Some(own)) => Finding::limited(
                 format!("linked programs load another one, {}", found.display()),
-                format!("if it is older, install {} in its place", ours.display()),
+                format!("if it is older, install {} in its place", own.display()),
             ),
             (Some(found), None) => {
                 Finding::good(format!("linked programs load {}", found.display()))
             }
-            (None, ours) => {
-                let folder = ours.as_deref().and_then(Path::parent);
+            (None, own) => {
+                let folder = own.as_deref().and_then(Path::parent);
                 let folder = folder.map_or("DIR".into(), |folder| folder.display().to_string());
                 Finding::limited(
                     format!("programs that are linked with it do not find {SONAME}"),
@@ -171,7 +171,7 @@ struct Folder {
 }
 
 impl Folder {
-    fn look(path: &Path) -> Option<Self> {
+    fn inspect(path: &Path) -> Option<Self> {
         let status = fs::symlink_metadata(path).ok()?;
         let mode = status.permissions().mode() & 0o7777;
         Some(Self { is_folder: status.is_dir(), owner: status.uid(), mode })
@@ -192,15 +192,15 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let uid = Users::current().effective();
         // Where the recorder looks: by a relative path, too.
         let run = RunFolder::new();
         let path = std::path::absolute(run.path()).unwrap_or_else(|_| run.path().to_owned());
         Self {
             uid,
-            folder: Folder::look(&path),
-            above: path.parent().and_then(Folder::look),
+            folder: Folder::inspect(&path),
+            above: path.parent().and_then(Folder::inspect),
             is_named: RunFolder::is_named(),
             has_systemd: Path::new("/run/systemd/system").is_dir(),
             path,
@@ -252,7 +252,7 @@ impl Sockets {
 pub(super) struct Babeltrace(Option<PathBuf>);
 
 impl Babeltrace {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let folders = std::env::var_os("PATH").unwrap_or_default();
         let mut paths = std::env::split_paths(&folders).map(|folder| folder.join("babeltrace2"));
         Self(paths.find(|path| path.is_file()))
@@ -269,7 +269,7 @@ impl Babeltrace {
     }
 }
 
-/// Whether running processes have events and cannot be recorded as they run.
+/// Checks for running processes that have events and cannot be recorded as they run.
 pub(super) fn judge_programs() -> Finding {
     let mut reasons = diagnose(&Selection::all());
     reasons.retain(Reason::excludes_processes);
@@ -307,9 +307,8 @@ mod tests {
 
     #[test]
     fn the_loaders_library_is_the_commands_or_another() {
-        let judge = |found: Option<&str>, ours: Option<&str>, is_ours| {
-            Loader { found: found.map(PathBuf::from), ours: ours.map(PathBuf::from), is_ours }
-                .judge()
+        let judge = |found: Option<&str>, own: Option<&str>, is_ours| {
+            Loader { found: found.map(PathBuf::from), own: own.map(PathBuf::from), is_ours }.judge()
         };
         assert_eq!(judge(Some("/l"), Some("/o"), true).verdict, Verdict::Good);
         assert_eq!(judge(Some("/l"), None, false).verdict, Verdict::Good);

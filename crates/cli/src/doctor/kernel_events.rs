@@ -1,5 +1,5 @@
-//! Whether `trackway record --kernel` works here, by which of its two ways, and what stands against
-//! the better one.
+//! Kernel events: whether `trackway record --kernel` works here, with which backend, and the
+//! obstacles to the better one.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::machine::{FIRST_PID_NAMESPACE, release};
 const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
-/// Where the kernel's types are.
+/// File of the kernel's types.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// What recording the kernel's events rests on.
+/// Conditions for recording kernel events.
 #[derive(Debug)]
 pub(super) struct KernelEvents {
     ways: KernelBackends,
@@ -25,16 +25,16 @@ pub(super) struct KernelEvents {
     is_first_namespace: bool,
     /// Effective ones, a bit each; `None`: /proc does not tell.
     capabilities: Option<u64>,
-    /// How far the kernel is locked down, if it can be.
+    /// Lockdown level of the kernel, if it has one.
     lockdown: Option<String>,
-    /// The kernel tells its types.
+    /// True if the kernel describes its types.
     has_types: bool,
     /// Settings by which it keeps others out, with their values.
     settings: Vec<(&'static str, String)>,
 }
 
 impl KernelEvents {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let read = |path: &str| Some(fs::read_to_string(path).ok()?.trim().to_owned());
         let setting = |name: &'static str| {
             Some((name, read(&format!("/proc/sys/{}", name.replace('.', "/")))?))
@@ -53,7 +53,7 @@ impl KernelEvents {
         }
     }
 
-    /// Whether programs of ours can record them.
+    /// Checks that BPF programs can record kernel events.
     pub(super) fn judge_bpf(&self) -> Finding {
         let Self { release, has_types, .. } = self;
         let refusal = match &self.ways.bpf {
@@ -92,7 +92,7 @@ impl KernelEvents {
         )
     }
 
-    /// Those that BPF wants, and this process does not have.
+    /// Returns the capabilities that BPF needs and this process lacks.
     fn missing_capabilities(&self) -> Vec<&'static str> {
         let Some(capabilities) = self.capabilities else { return Vec::new() };
         let has = |number: u32| capabilities >> number & 1 == 1;
@@ -101,7 +101,7 @@ impl KernelEvents {
         missing.map(|(_, name)| name).collect()
     }
 
-    /// What may have to do with a refusal, in brackets.
+    /// Returns possible reasons for a refusal, in brackets.
     fn why(&self, missing: &[&str]) -> String {
         let mut parts: Vec<String> = missing.iter().map(|name| format!("no {name}")).collect();
         let settings = self.settings.iter().map(|(name, value)| format!("{name} is {value}"));
@@ -112,7 +112,7 @@ impl KernelEvents {
         format!(" ({})", parts.join(", "))
     }
 
-    /// Whether the kernel describes its events, and could record them itself.
+    /// Checks that the kernel describes its events, and could record them itself.
     pub(super) fn judge_tracefs(&self) -> Finding {
         match &self.ways.tracefs {
             Ok(root) if root.starts_with(Path::new("/proc")) => {
@@ -126,7 +126,7 @@ impl KernelEvents {
         }
     }
 
-    /// What a recording would do.
+    /// Reports the backend that a recording would use.
     pub(super) fn judge_way(&self) -> Finding {
         match (&self.ways.tracefs, &self.ways.bpf) {
             (Ok(_), _) if !self.is_first_namespace => Finding::limited(
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    fn says(finding: &Finding, verdict: Verdict, fact: &str, hint: &str) {
+    fn assert_finding(finding: &Finding, verdict: Verdict, fact: &str, hint: &str) {
         let is_so = finding.verdict == verdict
             && finding.fact.contains(fact)
             && finding.hint.as_deref().unwrap_or_default().contains(hint);
@@ -196,40 +196,65 @@ mod tests {
 
     #[test]
     fn bpf_is_explained_by_what_stands_against_it() {
-        says(&events(Ok(())).judge_bpf(), Verdict::Good, "Linux 6.18 takes programs", "");
+        assert_finding(&events(Ok(())).judge_bpf(), Verdict::Good, "Linux 6.18 takes programs", "");
         let untyped = KernelEvents { has_types: false, ..events(Ok(())) };
-        says(&untyped.judge_bpf(), Verdict::Limited, "types", "CONFIG_DEBUG_INFO_BTF");
+        assert_finding(&untyped.judge_bpf(), Verdict::Limited, "types", "CONFIG_DEBUG_INFO_BTF");
         let user = KernelEvents { capabilities: Some(0), ..events(Err(refused(libc::EPERM))) };
         let fact =
             "(no CAP_BPF, no CAP_PERFMON, kernel.unprivileged_bpf_disabled is 2, Linux 6.18)";
-        says(&user.judge_bpf(), Verdict::Missing, fact, "run it as root");
+        assert_finding(&user.judge_bpf(), Verdict::Missing, fact, "run it as root");
         let half =
             KernelEvents { capabilities: Some(1 << BPF), ..events(Err(refused(libc::EPERM))) };
-        says(&half.judge_bpf(), Verdict::Missing, "(no CAP_PERFMON, kernel", "CAP_PERFMON");
-        says(&events(Err(refused(libc::EPERM))).judge_bpf(), Verdict::Missing, "a map", "seccomp");
+        assert_finding(
+            &half.judge_bpf(),
+            Verdict::Missing,
+            "(no CAP_PERFMON, kernel",
+            "CAP_PERFMON",
+        );
+        assert_finding(
+            &events(Err(refused(libc::EPERM))).judge_bpf(),
+            Verdict::Missing,
+            "a map",
+            "seccomp",
+        );
         let locked = Some("confidentiality".to_owned());
         let locked = KernelEvents { lockdown: locked, ..events(Err(refused(libc::EPERM))) };
-        says(&locked.judge_bpf(), Verdict::Missing, "locked down", "without lockdown");
-        says(&events(Err(refused(libc::ENOSYS))).judge_bpf(), Verdict::Missing, "", "Linux 5.12");
+        assert_finding(&locked.judge_bpf(), Verdict::Missing, "locked down", "without lockdown");
+        assert_finding(
+            &events(Err(refused(libc::ENOSYS))).judge_bpf(),
+            Verdict::Missing,
+            "",
+            "Linux 5.12",
+        );
         let other = events(Err(Refusal { what: "not on this processor", error: None }));
-        says(&other.judge_bpf(), Verdict::Missing, "not on this processor", "tracefs");
+        assert_finding(&other.judge_bpf(), Verdict::Missing, "not on this processor", "tracefs");
     }
 
     #[test]
     fn the_way_is_the_one_that_a_recording_takes() {
-        says(&events(Ok(())).judge_way(), Verdict::Good, "goes by BPF", "");
+        assert_finding(&events(Ok(())).judge_way(), Verdict::Good, "goes by BPF", "");
         let by_tracefs = events(Err(refused(libc::EPERM))).judge_way();
-        says(&by_tracefs, Verdict::Limited, "goes by tracefs", "bpf");
+        assert_finding(&by_tracefs, Verdict::Limited, "goes by tracefs", "bpf");
         let within = KernelEvents { is_first_namespace: false, ..events(Ok(())) };
-        says(&within.judge_way(), Verdict::Limited, "no command: this is a pid namespace", "host");
+        assert_finding(
+            &within.judge_way(),
+            Verdict::Limited,
+            "no command: this is a pid namespace",
+            "host",
+        );
         let mut without = events(Ok(()));
         without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::PermissionDenied));
-        says(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");
-        says(&without.judge_tracefs(), Verdict::Missing, "only root", "run it as root");
-        says(&events(Ok(())).judge_tracefs(), Verdict::Good, "at /sys/kernel/tracing", "");
+        assert_finding(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");
+        assert_finding(&without.judge_tracefs(), Verdict::Missing, "only root", "run it as root");
+        assert_finding(
+            &events(Ok(())).judge_tracefs(),
+            Verdict::Good,
+            "at /sys/kernel/tracing",
+            "",
+        );
         let mut private = events(Ok(()));
         private.ways.tracefs = Ok("/proc/self/fd/3".into());
-        says(&private.judge_tracefs(), Verdict::Good, "can be", "");
+        assert_finding(&private.judge_tracefs(), Verdict::Good, "can be", "");
     }
 
     #[test]

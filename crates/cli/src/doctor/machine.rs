@@ -15,18 +15,18 @@ use super::{Finding, window};
 /// Inode numbers of the namespaces that the machine starts with (include/linux/proc_ns.h).
 pub(super) const FIRST_PID_NAMESPACE: u64 = 0xeffffffc;
 
-/// Whose recordings they are.
+/// The user to whom recordings belong.
 #[derive(Debug)]
 pub(super) struct User {
     uid: u32,
-    /// What that is outside this user namespace; `None`: nothing.
+    /// The user's id outside this user namespace; `None`: none.
     outside: Option<u32>,
-    /// Who called sudo(8).
+    /// The user who called sudo(8).
     by_sudo: Option<String>,
 }
 
 impl User {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let uid = Users::current().effective();
         let calls = std::env::var("SUDO_UID").ok().filter(|caller| uid == 0 && caller != "0");
         let by_sudo = calls.map(|caller| std::env::var("SUDO_USER").unwrap_or(caller));
@@ -53,7 +53,7 @@ impl User {
     }
 }
 
-/// Which processes can be seen.
+/// Visibility of processes.
 #[derive(Debug)]
 pub(super) struct Processes {
     /// /proc shows this process its descriptors.
@@ -63,7 +63,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let has_proc = fs::metadata("/proc/self/fd").is_ok();
         Self { has_proc, namespace: process::pid_namespace() }
     }
@@ -81,12 +81,12 @@ impl Processes {
     }
 }
 
-/// What the sizes of buffers come to on this machine, in bytes.
+/// Bytes that buffers need on this machine.
 #[derive(Debug, Clone, Copy)]
 struct Need {
     /// Without which no recording starts.
     least: u64,
-    /// What one has by default.
+    /// Bytes of a recording with default options.
     usual: u64,
 }
 
@@ -105,11 +105,11 @@ impl Need {
     }
 }
 
-/// How much memory there is for buffers, and what limits it. `None`: nothing.
+/// Memory available for buffers, and its limits. `None`: no limit.
 #[derive(Debug)]
 pub(super) struct Memory {
     need: Option<Need>,
-    /// What still goes into the window before buffers do.
+    /// Bytes that the window needs before buffers.
     window_bytes: u64,
     /// The window's file is that long.
     backed_bytes: u64,
@@ -121,7 +121,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn look(window: &window::Seen) -> Self {
+    pub(super) fn inspect(window: &window::WindowState) -> Self {
         let backed_bytes = window.backed_bytes();
         Self {
             need: Need::on(&Cpus::detect()),
@@ -188,13 +188,13 @@ pub(super) struct Sequences {
     glibc: Option<&'static str>,
     is_registered: bool,
     tunables: String,
-    /// Whether they abort; `None`: it could not be told.
+    /// True if sequences abort; `None` if the test was impossible.
     abort: Option<bool>,
     is_refused: bool,
 }
 
 impl Sequences {
-    pub(super) fn look(is_refused: bool) -> Self {
+    pub(super) fn inspect(is_refused: bool) -> Self {
         Self {
             has_machine: cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
             has_kernel: thread::kernel_has_sequences(),
@@ -253,14 +253,14 @@ impl Sequences {
     }
 }
 
-/// What time is read from.
+/// The source of time.
 #[derive(Debug)]
 pub(super) struct Clock {
     is_invariant: bool,
     /// The kernel's source, and those that it would take.
     current: String,
     available: String,
-    /// Whether the kernel has a say about the counter.
+    /// True if the kernel reports its judgement of the counter.
     is_judged_by_kernel: bool,
 }
 
@@ -269,7 +269,7 @@ const QUICK_SOURCES: [&str; 5] =
     ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource"];
 
 impl Clock {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         let read = |name| {
             let folder = "/sys/devices/system/clocksource/clocksource0";
             let text = fs::read_to_string(format!("{folder}/{name}")).unwrap_or_default();
@@ -312,7 +312,7 @@ impl Clock {
     }
 }
 
-/// Whether every CPU can be visited.
+/// Checks that every CPU can be visited.
 pub(super) fn judge_cpus(cpus: &Cpus) -> Finding {
     let (online, possible) = (cpus.online.len(), cpus.possible);
     let all = match possible as usize == online {
@@ -349,7 +349,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         Self { release: release(), restarts: process::restart_sequences() }
     }
 
@@ -369,7 +369,7 @@ pub(super) fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// How processes ended that are no children.
+/// Exit statuses of processes that are no children.
 #[derive(Debug)]
 pub(super) struct Crashes {
     can_tell: bool,
@@ -377,7 +377,7 @@ pub(super) struct Crashes {
 }
 
 impl Crashes {
-    pub(super) fn look() -> Self {
+    pub(super) fn inspect() -> Self {
         Self { can_tell: process::can_tell_exits(), release: release() }
     }
 

@@ -1,4 +1,4 @@
-//! `trackway doctor`: what this machine allows, what is missing, and what to do about it.
+//! `trackway doctor`: abilities of this machine, missing parts, and remedies.
 //!
 //! A check is two things: a look, which reads and changes nothing, and a judgement, a pure function
 //! of what was seen. What the recorder decides by itself is asked of it
@@ -20,7 +20,7 @@ use crate::NEGATIVE;
 use crate::common::format::Format;
 use crate::common::json::quoted;
 
-/// How good it is.
+/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Good,
@@ -48,13 +48,13 @@ impl Verdict {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     verdict: Verdict,
-    /// What is so, in a line.
+    /// The fact, in a line.
     fact: String,
-    /// What to do about it, in a line; none if it is good.
+    /// The remedy, in a line; none if the verdict is good.
     hint: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Finding {
 /// A check that was made.
 struct Check {
     name: &'static str,
-    /// Whether there is no recording without it.
+    /// True if recording is impossible without it.
     is_needed: bool,
     finding: Finding,
 }
@@ -102,33 +102,34 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
 }
 
-/// What recording needs comes first, then what makes it fast and whole, then the rest.
+/// Makes the checks: first those that recording needs, then those that make it fast and complete,
+/// then the rest.
 fn all() -> Vec<Check> {
     let needed = |name, finding| Check { name, is_needed: true, finding };
     let useful = |name, finding| Check { name, is_needed: false, finding };
-    let window = window::Seen::look();
-    let kernel = kernel_events::KernelEvents::look();
+    let window = window::WindowState::inspect();
+    let kernel = kernel_events::KernelEvents::inspect();
     vec![
-        needed("user", machine::User::look().judge()),
-        needed("proc", machine::Processes::look().judge()),
+        needed("user", machine::User::inspect().judge()),
+        needed("proc", machine::Processes::inspect().judge()),
         needed("window", window.judge()),
         needed("recordings", window.judge_recordings()),
         useful("leftovers", window.judge_leftovers()),
         useful("programs", install::judge_programs()),
-        needed("memory", machine::Memory::look(&window).judge()),
-        needed("library", install::Libraries::look().judge()),
-        useful("helpers", install::Helpers::look().judge()),
-        useful("loader", install::Loader::look().judge()),
-        useful("sequences", machine::Sequences::look(window.refuses_sequences()).judge()),
-        useful("clock", machine::Clock::look().judge()),
+        needed("memory", machine::Memory::inspect(&window).judge()),
+        needed("library", install::Libraries::inspect().judge()),
+        useful("helpers", install::Helpers::inspect().judge()),
+        useful("loader", install::Loader::inspect().judge()),
+        useful("sequences", machine::Sequences::inspect(window.refuses_sequences()).judge()),
+        useful("clock", machine::Clock::inspect().judge()),
         useful("cpus", machine::judge_cpus(&trackway_recorder::checkup::Cpus::detect())),
-        useful("kernel", machine::Kernel::look().judge()),
-        useful("crashes", machine::Crashes::look().judge()),
+        useful("kernel", machine::Kernel::inspect().judge()),
+        useful("crashes", machine::Crashes::inspect().judge()),
         useful("bpf", kernel.judge_bpf()),
         useful("tracefs", kernel.judge_tracefs()),
         useful("kernel-events", kernel.judge_way()),
-        useful("sessions", install::Sockets::look().judge()),
-        useful("babeltrace2", install::Babeltrace::look().judge()),
+        useful("sessions", install::Sockets::inspect().judge()),
+        useful("babeltrace2", install::Babeltrace::inspect().judge()),
     ]
 }
 

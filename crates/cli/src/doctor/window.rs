@@ -42,9 +42,9 @@ struct FileSeen {
     mode: u32,
 }
 
-/// What was seen of the window and its folder.
+/// The state of the window and its folder.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct WindowState {
     folder: PathBuf,
     /// The folder is another one than usual, because the environment says so.
     is_elsewhere: bool,
@@ -63,8 +63,8 @@ pub(super) struct Seen {
     other_versions: BTreeMap<u32, Vec<u32>>,
 }
 
-impl Seen {
-    pub(super) fn look() -> Self {
+impl WindowState {
+    pub(super) fn inspect() -> Self {
         let folder = checkup::window_folder();
         let uid = Users::current().effective();
         // The files have the names that users have outside; `user` says where there is none.
@@ -113,12 +113,12 @@ impl Seen {
         &self.folder
     }
 
-    /// Whether the window says that restartable sequences do not work.
+    /// Returns true if the window records that restartable sequences do not work.
     pub(super) fn refuses_sequences(&self) -> bool {
         self.refuses_sequences
     }
 
-    /// Whether there is one that can be used, or will be.
+    /// Checks that a window exists and can be used, or can be made.
     pub(super) fn judge(&self) -> Finding {
         let path = self.path.display();
         match self.state {
@@ -223,7 +223,7 @@ impl Seen {
         }
     }
 
-    /// Who records, and whether there is room for one more.
+    /// Lists the recorders, and checks that there is space for one more.
     pub(super) fn judge_recordings(&self) -> Finding {
         let folders = |is_wanted: &dyn Fn(&Occupant) -> bool| -> BTreeSet<&Path> {
             let wanted = self.occupants.iter().filter(|occupant| is_wanted(occupant));
@@ -289,7 +289,7 @@ fn listed(names: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// How a folder in memory gets more room.
+/// Returns a command that enlarges a folder in memory.
 pub(super) fn larger(folder: &Path) -> String {
     let mount = format!("mount -o remount,size=64M {}", folder.display());
     match folder == Path::new("/dev/shm") {
@@ -302,7 +302,7 @@ fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// Whether a window could be made: as `Window::open` makes one, but without a name at the end.
+/// Tries to make a window as `Window::open` does, but without a name at the end.
 fn try_to_make(folder: &Path) -> Result<(), Errno> {
     let folder = c_path(folder).ok_or(Errno(libc::EINVAL))?;
     let file = Fd::open(&folder, libc::O_RDWR | libc::O_TMPFILE, 0o600)?;
@@ -326,8 +326,8 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    fn seen(state: State) -> Seen {
-        Seen {
+    fn in_state(state: State) -> WindowState {
+        WindowState {
             folder: "/dev/shm".into(),
             is_elsewhere: false,
             path: "/dev/shm/trackway-7-v1".into(),
@@ -345,17 +345,18 @@ mod tests {
 
     #[test]
     fn windows_that_are_there_or_can_be_made_are_good() {
-        let there = Seen { backed_bytes: 2 << 20, is_elsewhere: true, ..seen(State::Open) };
+        let there =
+            WindowState { backed_bytes: 2 << 20, is_elsewhere: true, ..in_state(State::Open) };
         let fact = "/dev/shm/trackway-7-v1, 2.0 MiB, 3.0 GiB free, noexec (TRACKWAY_WINDOW_DIR)";
         assert_eq!(there.judge(), Finding::good(fact));
-        let absent = seen(State::Absent(Ok(()))).judge();
+        let absent = in_state(State::Absent(Ok(()))).judge();
         assert_eq!((absent.verdict, absent.hint), (Verdict::Good, None));
         assert!(absent.fact.starts_with("none yet, can be made in /dev/shm; 3.0 GiB free"));
     }
 
     #[test]
     fn what_keeps_a_window_from_being_made_is_named() {
-        let absent = |errno| seen(State::Absent(Err(Errno(errno))));
+        let absent = |errno| in_state(State::Absent(Err(Errno(errno))));
         let cases = [
             (libc::ENOENT, "no folder /dev/shm", "mount -t tmpfs"),
             (libc::ENOTDIR, "no folder /dev/shm", "mount -t tmpfs"),
@@ -373,13 +374,13 @@ mod tests {
             assert!(finding.fact.contains(fact), "{finding:?}");
             assert!(finding.hint.as_ref().is_some_and(|has| has.contains(hint)), "{finding:?}");
         }
-        let elsewhere = Seen { is_elsewhere: true, ..absent(libc::ENOENT) }.judge();
+        let elsewhere = WindowState { is_elsewhere: true, ..absent(libc::ENOENT) }.judge();
         assert_eq!(elsewhere.hint.as_deref(), Some("make it, or unset TRACKWAY_WINDOW_DIR"));
     }
 
     #[test]
     fn windows_that_are_not_to_be_believed_are_told_apart() {
-        let refused = |error, file| Seen { file, ..seen(State::Refused(error)) }.judge();
+        let refused = |error, file| WindowState { file, ..in_state(State::Refused(error)) }.judge();
         let file = FileSeen { is_regular: true, owner: 7, mode: 0o644 };
         let open = refused(OpenError::NotOurs, Some(file));
         assert_eq!(open.fact, "others may open /dev/shm/trackway-7-v1 (mode 644)");
@@ -400,7 +401,8 @@ mod tests {
     #[test]
     fn dead_recorders_and_full_windows_are_said() {
         let occupant = |folder: &str, is_orphan| Occupant { folder: folder.into(), is_orphan };
-        let judge = |occupants| Seen { occupants, ..seen(State::Open) }.judge_recordings();
+        let judge =
+            |occupants| WindowState { occupants, ..in_state(State::Open) }.judge_recordings();
         assert_eq!(judge(Vec::new()), Finding::good("none under way, room for 32"));
         // Two channels of one session.
         let alive = judge(vec![occupant("/a", false), occupant("/a", false)]);
@@ -417,9 +419,9 @@ mod tests {
 
     #[test]
     fn what_other_versions_left_is_said() {
-        assert_eq!(seen(State::Open).judge_leftovers().verdict, Verdict::Good);
+        assert_eq!(in_state(State::Open).judge_leftovers().verdict, Verdict::Good);
         let leftovers = vec!["/dev/shm/trackway-7-v0".into(), "/dev/shm/x".into()];
-        let mut seen = Seen { leftovers, ..seen(State::Open) };
+        let mut seen = WindowState { leftovers, ..in_state(State::Open) };
         let finding = seen.judge_leftovers();
         let hint = finding.hint.as_deref().unwrap_or_default();
         assert!(hint.ends_with("rm /dev/shm/trackway-7-v0 /dev/shm/x"), "{hint}");

@@ -1,4 +1,4 @@
-//! `trackway filter header`: what events have, for filters in C.
+//! `trackway filter header`: fields of events as a C header, for filters in C.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `trackway filter`: what filters are made of, for people.
+//! `trackway filter`: the inner forms of filters, for people.
 
 mod args;
 mod assembly;
@@ -26,10 +26,10 @@ use trackway_reader::{Found, layouts, open};
 pub(crate) use self::args::Arguments;
 use self::args::{ExplainArguments, Verb};
 use crate::common::events;
-use crate::named;
 use crate::patterns::matches;
+use crate::session_traces;
 
-/// Does what was asked for.
+/// Runs a subcommand of `trackway filter`.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ fn known(trace: Option<PathBuf>) -> anyhow::Result<Vec<Layout>> {
         return Ok(events::descriptions()?.iter().map(Layout::of_event).collect());
     };
     let mut folders = vec![trace];
-    named::find(&mut folders);
+    session_traces::find(&mut folders);
     let mut told = Vec::new();
     let Found { inputs, .. } = open(&folders, &mut told)?;
     Ok(inputs.iter().flat_map(|input| layouts(&input.trace)).collect())
@@ -103,30 +103,43 @@ fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
         names.dedup();
         writeln!(text, "{separator}For {}", names.join(", "))?;
         writeln!(text, "\nTree\n{}", indented(&explain::tree(filter)))?;
-        push_code(&mut text, written, read, &|slot| meant(&meanings, (number, slot), &names))?;
+        push_code(&mut text, written, read, &|slot| {
+            slot_conditions(&meanings, (number, slot), &names)
+        })?;
     }
     Ok(text)
 }
 
-/// What there is behind the tree: slots, with what else they must be, bytecode, machine code.
+/// Appends the forms after the tree: slots with their further conditions, bytecode, machine code.
 fn push_code(
     text: &mut String,
     written: &Alternative,
     read: Read<'_>,
-    meant: &dyn Fn(usize) -> String,
+    conditions: &dyn Fn(usize) -> String,
 ) -> anyhow::Result<()> {
     writeln!(text, "Frame")?;
     for (slot, need) in written.needs.iter().enumerate() {
-        writeln!(text, "{:6}  {:10}  {}{}", 8 * slot, need.kind.name(), need.path, meant(slot))?;
+        writeln!(
+            text,
+            "{:6}  {:10}  {}{}",
+            8 * slot,
+            need.kind.name(),
+            need.path,
+            conditions(slot)
+        )?;
     }
     writeln!(text, "\nBytecode\n{}", explain::listing(written))?;
     *text += &assembly::of(read)?;
     Ok(())
 }
 
-/// What a slot must be besides its kind: another event that has it as something else is not asked
-/// by this code. The events that the code is for have it so.
-fn meant(meanings: &Meanings<'_>, (alternative, slot): (usize, usize), events: &[&str]) -> String {
+/// Returns the conditions on a slot beyond its kind. This code does not serve an event whose field
+/// has the kind and breaks a condition; the events that the code is for meet them.
+fn slot_conditions(
+    meanings: &Meanings<'_>,
+    (alternative, slot): (usize, usize),
+    events: &[&str],
+) -> String {
     let one = |meaning: Meaning| {
         let narrow = meaning.is_narrow.then(|| "less than 64 bits".to_owned());
         let wide = meaning.is_wide.then(|| "64 bits".to_owned());

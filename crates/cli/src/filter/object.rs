@@ -34,7 +34,7 @@ pub(super) struct Arguments {
     output: PathBuf,
 }
 
-/// What an object of `trackway filter compile` begins with.
+/// First bytes of an object of `trackway filter compile`.
 const OBJECT: &[u8] = b"twf";
 
 /// Filters as they were typed: expressions, and files of filters in C.

@@ -1,7 +1,7 @@
-//! `trackway list --contexts`: what is known of whoever an event happens in.
+//! `trackway list --contexts`: values about the thread, process and situation of an event.
 //!
-//! Names are those that `--context` takes, and that filters have behind `$ctx.`. Which values
-//! programs set besides (`$app.`) nobody knows before they do: they stand as a pattern.
+//! The names are those that `--context` accepts, and that filters have after `$ctx.`. The contexts
+//! that programs set (`$app.`) have no names before a program sets them: a pattern represents them.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,16 +19,16 @@ use crate::common::json::quoted;
 const OF_APPLICATIONS: (&str, &str) =
     ("$app.PROVIDER:NAME", "what the thread has set by trackway_set_context()");
 
-/// What is only asked for of the kernel's events, because packets say it.
+/// A context that only filters on kernel events use, because packets record it.
 const CPU: &str = "the CPU";
 
-/// Something that may be recorded with events, or asked for in filters.
+/// A value that may be recorded with events, or used in filters.
 struct Context {
     name: &'static str,
     about: &'static str,
     is_recorded: bool,
     is_asked: bool,
-    /// Of the kernel's events: whether it is there without BPF, too.
+    /// For kernel events: true if the context exists without BPF, too.
     by_tracefs: Option<bool>,
 }
 

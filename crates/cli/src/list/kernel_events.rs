@@ -17,7 +17,7 @@ use trackway_schema::Scalar;
 use crate::common::events::scalar_name;
 use crate::common::format::Format;
 
-/// Most names of values that are told people of one field.
+/// Most names of values that are listed for one field.
 const NAMES_SHOWN: usize = 6;
 
 /// Room that a record has, in bytes, whatever it is.
@@ -65,14 +65,15 @@ fn text(events: &[Event]) -> String {
             name => format!(" ({name})"),
         };
         let fields = fields.join(", ");
-        let behind = behind(event);
+        let behind = pointer_members(event);
         text.push_str(&format!("    {}{known_as}: {fields}{behind}\n", event.full_name()));
     }
     text
 }
 
-/// What a system call's records have besides, by name: what its pointers lead to.
-fn behind(event: &Event) -> String {
+/// Returns the additional fields of a system call's records, by name: the data that its pointers
+/// lead to.
+fn pointer_members(event: &Event) -> String {
     // Where the arguments are is no matter.
     let anywhere = RegisterLayout {
         arguments: [0; 6],
@@ -103,7 +104,7 @@ fn field(event: &Event, field: &Field) -> String {
     format!("{} {}{about}", kind(field), field.lttng_name(event))
 }
 
-/// As the C header spells types, as far as it has them.
+/// Returns the name of a type as in the C header, as far as it has one.
 fn kind(field: &Field) -> String {
     let is_hexadecimal = matches!(field.meaning, Meaning::Hexadecimal | Meaning::Address);
     let name = |scalar: Scalar| match scalar {
@@ -194,7 +195,7 @@ const fn meaning_name(meaning: &Meaning) -> &'static str {
     }
 }
 
-/// What is behind a pointer.
+/// Returns the type of a pointer's target.
 fn target(event: &Event, behind: &Pointee) -> String {
     let length = |length: &Length| length_name(event, *length);
     match behind {

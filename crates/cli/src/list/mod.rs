@@ -36,7 +36,7 @@ struct Process {
     events: BTreeSet<String>,
 }
 
-/// What there is to list.
+/// The things to list.
 #[derive(Default)]
 struct Found {
     processes: Vec<Process>,

@@ -15,7 +15,7 @@ use trackway_sys::wait::is_without_reader;
 
 use super::format::{self, Form};
 use super::live::{Targets, find};
-use super::{Asked, tell_unfinished};
+use super::{PrintRequest, report_unfinished};
 use crate::common::jobs::threads;
 use crate::time_range;
 
@@ -24,30 +24,35 @@ use crate::time_range;
 /// # Errors
 ///
 /// As [`super::run`]; but a folder that has no trace yet is waited for.
-pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
-    let targets = Targets::find(&asked.arguments.traces, find)?;
-    let mut there = there(&targets.folders)?;
+pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
+    let targets = Targets::find(&request.arguments.traces, find)?;
+    let mut there = open_present(&targets.folders)?;
     for input in &mut there {
-        let moved = asked.shift(&mut input.trace);
+        let moved = request.shift(&mut input.trace);
         anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
     }
-    asked.check_filters(&there, messages)?;
+    request.check_filters(&there, messages)?;
     drop(there);
     // What is wrong with it is said before anything is waited for.
-    let needs_first = time_range::needs_first(&asked.arguments.selection)?;
-    let mut output = asked.output()?;
-    let pretty = asked.coloured(&output);
-    let growing =
-        Growing { asked, folders: &targets.folders, needs_first, fd: output.as_raw_fd(), messages };
+    let needs_first = time_range::needs_first(&request.arguments.selection)?;
+    let mut output = request.output()?;
+    let pretty = request.coloured(&output);
+    let growing = Growing {
+        request,
+        folders: &targets.folders,
+        needs_first,
+        fd: output.as_raw_fd(),
+        messages,
+    };
     // Of growing traces it is not known what kinds of events will come, so there are no columns.
-    let is_symbolic = asked.arguments.symbolic;
+    let is_symbolic = request.arguments.symbolic;
     let form =
-        Form { format: asked.arguments.format, columns: None, has_traces: true, is_symbolic };
+        Form { format: request.arguments.format, columns: None, has_traces: true, is_symbolic };
     format::write(form, pretty, growing, &mut output)
 }
 
-/// The traces that are in `folders`. What is damaged is told while they are followed.
-fn there(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
+/// The traces that are in `folders`. Damage is reported while they are followed.
+fn open_present(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
     match open(folders, &mut io::sink()) {
         Ok(found) => Ok(found.inputs),
         Err(OpenError::NoTrace(_)) => Ok(Vec::new()),
@@ -55,11 +60,11 @@ fn there(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
     }
 }
 
-/// What following needs but the format.
+/// Everything that following needs except the format.
 struct Growing<'a> {
-    asked: &'a Asked<'a>,
+    request: &'a PrintRequest<'a>,
     folders: &'a [PathBuf],
-    /// Whether the range of time depends on the first event's day.
+    /// True if the range of time depends on the first event's day.
     needs_first: bool,
     /// Descriptor of the output.
     fd: RawFd,
@@ -68,21 +73,21 @@ struct Growing<'a> {
 
 impl format::EventSource for Growing<'_> {
     fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool> {
-        let Self { asked, folders, needs_first, fd, messages } = self;
-        let arguments = asked.arguments;
+        let Self { request, folders, needs_first, fd, messages } = self;
+        let arguments = request.arguments;
         let prepare = |trace: &mut Trace| {
             // Those that are there were checked; one that comes later may keep its clocks.
-            let _ = asked.shift(trace);
+            let _ = request.shift(trace);
         };
         let following = Following {
             paths: folders,
             prepare: &prepare,
             now: &|| now(arguments.clock_offset, arguments.clock_offset_ns),
-            events: &|name| asked.patterns.select(name),
-            filters: asked.filters.as_ref(),
+            events: &|name| request.patterns.select(name),
+            filters: request.filters.as_ref(),
             is_read: &|| match is_without_reader(fd) {
                 Ok(true) => Err(io::ErrorKind::BrokenPipe.into()),
-                // If it cannot be known, writing tells.
+                // If it cannot be known, writing fails.
                 Ok(false) | Err(_) => Ok(()),
             },
             settings: Settings { jobs: threads(arguments.jobs), ..Settings::default() },
@@ -95,7 +100,7 @@ impl format::EventSource for Growing<'_> {
             false => FollowedRange::Known(of_first(None)?),
         };
         let followed = follow(&following, range, output, messages)?;
-        tell_unfinished(&followed.unfinished, messages)?;
+        report_unfinished(&followed.unfinished, messages)?;
         Ok(followed.is_whole && followed.unfinished.is_empty())
     }
 }

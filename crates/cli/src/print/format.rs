@@ -29,7 +29,7 @@ pub(crate) enum EventFormat {
     None,
 }
 
-/// What a format can print; if not, why not, and what to do instead.
+/// The kinds of output that a format has; if not, the reason, and the alternative.
 pub(super) struct Capabilities {
     pub(super) events: Result<(), &'static str>,
     /// Numbers of events, of `--stats`.
@@ -44,7 +44,7 @@ const PRINTS_NOTHING: &str = "\
     see whether something is damaged";
 
 impl EventFormat {
-    /// What it can print.
+    /// Returns the kinds of output that the format has.
     pub(super) const fn capabilities(self) -> Capabilities {
         const ALL: Capabilities = Capabilities { events: Ok(()), stats: Ok(()), details: Ok(()) };
         match self {
@@ -131,9 +131,9 @@ pub(super) struct Form {
     pub(super) format: EventFormat,
     /// The columns of comma-separated values, if all events have the same.
     pub(super) columns: Option<Vec<String>>,
-    /// Whether there may be several traces, so that events must say of which they are.
+    /// True if there may be several traces, so that events must name their trace.
     pub(super) has_traces: bool,
-    /// Whether values are shown by what they stand for.
+    /// True if values are shown by their meanings.
     pub(super) is_symbolic: bool,
 }
 
@@ -171,7 +171,7 @@ pub(super) fn write(
     }
 }
 
-/// The columns of the only kind of event that is asked for, if there is only one: of one name,
+/// The columns of the only selected kind of event, if there is only one: of one name,
 /// with the same fields wherever it is declared.
 fn common_columns<B>(inputs: &[Input<B>], selection: &Selection<'_>) -> Option<Vec<String>> {
     let classes = inputs.iter().flat_map(|input| input.trace.streams());

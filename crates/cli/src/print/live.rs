@@ -1,4 +1,4 @@
-//! What is followed: folders of traces, and sessions that are recording, by their names.
+//! Targets of `--follow`: folders of traces, and sessions that are recording, by their names.
 
 use std::path::{Path, PathBuf};
 
@@ -7,37 +7,37 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, Request};
 
-use crate::named;
+use crate::session_traces;
 
 /// A session that is followed. Its recorder writes what there is fifty times a second, and says in
 /// the traces how far that is, until this is dropped.
 pub(super) struct Live {
     /// The folders of its traces.
     pub(super) folders: Vec<PathBuf>,
-    /// As long as it lasts, somebody follows.
+    /// Connection that shows the recorder that a reader follows, as long as it is open.
     pub(super) _connection: Option<Session>,
 }
 
-/// What somebody named.
+/// A target as the user named it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Named<'a> {
     /// Something that is there: a session may record into it.
     Folder(&'a Path),
-    /// What is no path, and may be the name of a session.
+    /// A name that is no path, and may be the name of a session.
     Name(&'a str),
 }
 
 impl<'a> Named<'a> {
-    /// What `path` may be; `None` for what neither is there nor can be a name.
+    /// Classifies `path`; returns `None` if it neither exists nor can be a name.
     fn of(path: &'a Path) -> Option<Self> {
         if path.exists() {
             return Some(Self::Folder(path));
         }
-        named::name_of(path).map(Self::Name)
+        session_traces::name_of(path).map(Self::Name)
     }
 }
 
-/// The session that is meant, whose recorder is told that somebody follows; `None` if there is
+/// Finds the session and informs its recorder that a reader follows; returns `None` if there is
 /// none.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ fn records_into(path: &Path) -> Option<Session> {
     })
 }
 
-/// What was asked to be followed, found.
+/// The requested targets, found.
 pub(super) struct Targets {
     /// Folders of traces.
     pub(super) folders: Vec<PathBuf>,
@@ -82,11 +82,12 @@ pub(super) struct Targets {
 }
 
 impl Targets {
-    /// What is `named`, where `find` finds a session. A folder comes before a session of its name.
+    /// Resolves the names with `find`. A folder comes before a session of its name.
     ///
     /// # Errors
     ///
-    /// Those of `find`. What is neither stays as it is named, to be told of by whoever opens it.
+    /// Those of `find`. A path that is neither a folder nor a session stays: opening it reports the
+    /// error.
     pub(super) fn find(
         named: &[PathBuf],
         find: impl Fn(Named<'_>) -> anyhow::Result<Option<Live>>,

@@ -1,7 +1,7 @@
 //! `trackway print`: traces as text, byte for byte as babeltrace2 prints them.
 //!
 //! Reading, decoding and merging is `trackway_reader`'s, what lines look like is
-//! `trackway_render`'s; here is only what was asked for.
+//! `trackway_render`'s; here is only the request.
 
 mod args;
 mod follow;
@@ -25,7 +25,7 @@ use trackway_render::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
 pub(crate) use self::args::Arguments;
 use crate::filter::object::{bytes_of, split_pattern_of};
 use crate::patterns::{self, Patterns};
-use crate::{NEGATIVE, inside, local_time, named, progress};
+use crate::{NEGATIVE, local_time, output_guard, progress, session_traces};
 
 /// Prints traces, and to standard error what tracers lost and what is damaged. The exit status is
 /// negative if damage was reported, or a trace that was followed has no end.
@@ -35,7 +35,7 @@ use crate::{NEGATIVE, inside, local_time, named, progress};
 /// If a folder has no trace, or cannot be read; if the output cannot be written.
 pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     if !arguments.follow {
-        named::find(&mut arguments.traces);
+        session_traces::find(&mut arguments.traces);
     }
     let printed = print(&arguments, &mut progress::Messages);
     progress::clear();
@@ -44,17 +44,17 @@ pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 /// Prints traces; returns true if everything was read.
 fn print(arguments: &Arguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
-    let asked = Asked {
+    let request = PrintRequest {
         arguments,
         options: options(arguments)?,
         patterns: Patterns::new(&arguments.selection.on)?,
         filters: filters(arguments)?,
     };
-    if arguments.follow { follow::run(&asked, messages) } else { whole::run(&asked, messages) }
+    if arguments.follow { follow::run(&request, messages) } else { whole::run(&request, messages) }
 }
 
-/// What was asked for.
-struct Asked<'a> {
+/// The parsed request of `trackway print`.
+struct PrintRequest<'a> {
     arguments: &'a Arguments,
     options: PrettyOptions,
     patterns: Patterns<'a>,
@@ -64,8 +64,8 @@ struct Asked<'a> {
 /// Gives the date and time at a time in seconds since 1970.
 type Clock = fn(i64) -> Option<DateTime>;
 
-impl Asked<'_> {
-    /// In the time zone that was asked for.
+impl PrintRequest<'_> {
+    /// The calendar of the requested time zone.
     fn calendar(&self) -> Clock {
         if self.arguments.clock_gmt { utc } else { local_time::local }
     }
@@ -111,11 +111,11 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// Where to write.
+    /// Opens the output.
     fn output(&self) -> anyhow::Result<Stream<File>> {
         match &self.arguments.output {
             Some(path) => {
-                inside::refuse_file(path)?;
+                output_guard::refuse_file(path)?;
                 let file = File::create(path).with_context(|| format!("cannot create {path:?}"))?;
                 Ok(Stream::of_file(file))
             }
@@ -125,7 +125,7 @@ impl Asked<'_> {
 }
 
 /// Tells of traces that were recorded into these folders and not finished, and what to do.
-fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<()> {
+fn report_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<()> {
     let whoever = |folder: &Path| fs::metadata(folder).map(|metadata| metadata.uid()).ok();
     let me = whoever(Path::new("/proc/self"));
     for folder in folders {
@@ -149,7 +149,7 @@ fn tell_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-/// What must be true of events, if that was asked for.
+/// Returns the filters on events, if any were requested.
 fn filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
     let texts = arguments.filter.iter().map(String::as_str);
     let mut filters = Filters::new(texts, patterns::matches)
@@ -164,7 +164,7 @@ fn filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
     Ok(Some(filters).filter(|filters| !filters.is_empty()))
 }
 
-/// What babeltrace2's options ask for.
+/// Returns the options of babeltrace2 that were requested.
 fn options(arguments: &Arguments) -> anyhow::Result<PrettyOptions> {
     let names = arguments.names.as_deref().map(Names::of_list).transpose().context("--names")?;
     let fields = arguments.fields.as_deref().map(Fields::of_list).transpose();

@@ -1,4 +1,4 @@
-//! `trackway print --stats`: what traces hold, as tables for people, or for programs.
+//! `trackway print --stats`: statistics of traces, as tables for people, or for programs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use crate::common::json::quoted;
 const NS_IN_SECOND: i64 = 1_000_000_000;
 const NS_PER_SECOND: f64 = 1e9;
 
-/// What a folder's trace says of where it is from.
+/// The origin of a folder's trace.
 #[derive(Default)]
 pub(super) struct Source {
     folder: String,
     hostname: Option<String>,
-    /// Of what it has events: `ust`, `kernel`.
+    /// Kind of the trace's events: `ust`, `kernel`.
     domain: Option<String>,
     /// The tracer, with its version.
     tracer: Option<String>,
@@ -32,7 +32,7 @@ struct SourceClock {
     zero_ns: Option<i64>,
 }
 
-/// Where the traces in `inputs` are from, each found in one of `folders`.
+/// Returns the origins of the traces in `inputs`, each found in one of `folders`.
 pub(super) fn sources<B>(inputs: &[Input<B>], folders: &[PathBuf]) -> Vec<Source> {
     let source = |(input, folder): (&Input<B>, &PathBuf)| {
         let text = |name| input.trace.environment_text(name).map(str::to_owned);
@@ -65,14 +65,15 @@ impl SourceClock {
     }
 }
 
-/// What stands around names and losses: colours, or nothing.
+/// Text around names and losses: colours, or nothing.
 #[derive(Default)]
 pub(super) struct Colours {
     pub(super) name: Marks,
     pub(super) loss: Marks,
 }
 
-/// As tables; `calendar` gives the date and time at a time in seconds since 1970.
+/// Returns the statistics as tables; `calendar` gives the date and time at a time in seconds since
+/// 1970.
 pub(super) fn text(
     all: &Statistics,
     calendar: impl Fn(i64) -> Option<DateTime>,
@@ -148,7 +149,7 @@ fn source_table(sources: &[Source], name: &Marks) -> String {
     table(&rows, 5, name)
 }
 
-/// What a cell without anything has.
+/// Returns the text of an empty cell.
 fn none() -> String {
     "·".to_owned()
 }
@@ -290,7 +291,7 @@ fn json_number(number: Option<i64>) -> String {
     number.map_or("null".to_owned(), |it| it.to_string())
 }
 
-/// As a JSON object, on one line.
+/// Returns the statistics as a JSON object, on one line.
 pub(super) fn json(all: &Statistics, sources: &[Source]) -> String {
     let events: Vec<String> = all
         .events

@@ -11,35 +11,35 @@ use trackway_reader::{
 use trackway_render::{Discard, EventOutput, LineOutput};
 
 use super::format::{self, Form};
-use super::{Asked, stats, tell_unfinished};
+use super::{PrintRequest, report_unfinished, stats};
 use crate::common::jobs::threads;
 use crate::{progress, time_range};
 
-/// Prints what is asked for of traces; whether nothing was damaged.
+/// Prints the requested parts of traces; returns true if nothing was damaged.
 ///
 /// # Errors
 ///
 /// As [`super::run`].
-pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
-    let arguments = asked.arguments;
+pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
+    let arguments = request.arguments;
     let Found { mut inputs, folders, is_whole } = open(&arguments.traces, messages)?;
     for input in &mut inputs {
-        let moved = asked.shift(&mut input.trace);
+        let moved = request.shift(&mut input.trace);
         anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
     }
     let range = time_range::of(&arguments.selection, arguments.clock_gmt, || first_time(&inputs))?;
-    asked.patterns.warn_if_none(&inputs, messages)?;
-    asked.check_filters(&inputs, messages)?;
-    let output = asked.output()?;
+    request.patterns.warn_if_none(&inputs, messages)?;
+    request.check_filters(&inputs, messages)?;
+    let output = request.output()?;
     let settings = Settings {
         jobs: threads(arguments.jobs),
         progress: progress::wanted(output.is_terminal()),
         ..Settings::default()
     };
-    let events = |name: &str| asked.patterns.select(name);
-    let selection = Selection { range, events: &events, filters: asked.filters.as_ref() };
-    let whole = Whole {
-        asked,
+    let events = |name: &str| request.patterns.select(name);
+    let selection = Selection { range, events: &events, filters: request.filters.as_ref() };
+    let whole = CompleteTraces {
+        request,
         inputs,
         folders: &folders,
         selection,
@@ -56,13 +56,13 @@ pub(super) fn run(asked: &Asked<'_>, messages: &mut dyn Write) -> anyhow::Result
     } else {
         whole.events()
     }?;
-    tell_unfinished(&unfinished(&folders), messages)?;
+    report_unfinished(&unfinished(&folders), messages)?;
     Ok(is_whole && read_whole)
 }
 
 /// Traces, and what is done with them. Each way of printing them says whether nothing was damaged.
-struct Whole<'a> {
-    asked: &'a Asked<'a>,
+struct CompleteTraces<'a> {
+    request: &'a PrintRequest<'a>,
     inputs: Vec<Input<TraceFile>>,
     /// The folder of each of them.
     folders: &'a [PathBuf],
@@ -72,13 +72,13 @@ struct Whole<'a> {
     messages: &'a mut dyn Write,
 }
 
-impl Whole<'_> {
+impl CompleteTraces<'_> {
     /// Prints what the traces say of themselves.
     fn details(mut self) -> anyhow::Result<bool> {
         let mut out = Vec::new();
         for (input, folder) in self.inputs.iter().zip(self.folders) {
             let folder = folder.display().to_string();
-            self.asked.arguments.format.push_details(&mut out, &folder, &input.trace)?;
+            self.request.arguments.format.push_details(&mut out, &folder, &input.trace)?;
         }
         self.output.write_all(&out)?;
         Ok(true)
@@ -88,16 +88,16 @@ impl Whole<'_> {
     fn stats(mut self) -> anyhow::Result<bool> {
         let sources = stats::sources(&self.inputs, self.folders);
         let all = statistics(self.inputs, &self.selection, self.settings.jobs, self.messages)?;
-        let format = self.asked.arguments.format;
-        let text = format.stats(&all, &sources, self.asked.calendar(), &self.output)?;
+        let format = self.request.arguments.format;
+        let text = format.stats(&all, &sources, self.request.calendar(), &self.output)?;
         self.output.write_all(text.as_bytes())?;
         Ok(all.is_whole)
     }
 
     /// Prints how many events there are.
     fn count(self) -> anyhow::Result<bool> {
-        let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
-        let mut passed = LineOutput::new(Discard::passing(asked.pretty()), io::sink());
+        let Self { request, inputs, selection, settings, mut output, messages, .. } = self;
+        let mut passed = LineOutput::new(Discard::passing(request.pretty()), io::sink());
         let summary = print(inputs, &selection, &mut passed, &settings, messages)?;
         writeln!(output, "{}", summary.events)?;
         Ok(summary.is_whole)
@@ -105,11 +105,11 @@ impl Whole<'_> {
 
     /// Prints the events.
     fn events(self) -> anyhow::Result<bool> {
-        let Self { asked, inputs, selection, settings, mut output, messages, .. } = self;
-        let (of_events, pretty) = (asked.arguments.format, asked.coloured(&output));
+        let Self { request, inputs, selection, settings, mut output, messages, .. } = self;
+        let (of_events, pretty) = (request.arguments.format, request.coloured(&output));
         let columns = of_events.columns(&inputs, &selection);
         let has_traces = inputs.len() > 1;
-        let is_symbolic = asked.arguments.symbolic;
+        let is_symbolic = request.arguments.symbolic;
         let form = Form { format: of_events, columns, has_traces, is_symbolic };
         let recorded = Recorded { inputs, selection, settings, messages };
         format::write(form, pretty, recorded, &mut output)

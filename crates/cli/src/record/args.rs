@@ -7,7 +7,7 @@ use clap::Args;
 use trackway_schema::context::names;
 
 use crate::common::format::KernelWay;
-use crate::help::{HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
+use crate::help::{HELP, HOW_MUCH, MOST_USED, PROCESSES, SUBJECT, WHERE};
 
 /// Record a command and its children.
 ///
@@ -74,12 +74,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LIST", help_heading = MOST_USED)]
     pub(crate) kernel: Vec<String>,
     /// Record with each event: vtid, vpid, procname, ..., none
-    #[arg(long, value_name = "LIST", help_heading = WHAT, long_help = context_help())]
+    #[arg(long, value_name = "LIST", help_heading = SUBJECT, long_help = context_help())]
     pub(crate) context: Option<String>,
     /// Read channels, events, filters and buffers from FILE
     ///
     /// trackway session save writes such files; kernel events are in them, too.
-    #[arg(long, value_name = "FILE", help_heading = WHAT,
+    #[arg(long, value_name = "FILE", help_heading = SUBJECT,
         conflicts_with_all = ["on", "filter", "filter_object", "context", "buffer_size",
         "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
     pub(crate) config: Option<PathBuf>,
@@ -87,13 +87,13 @@ pub(crate) struct Arguments {
     ///
     /// FILE is what clang -target bpf or trackway filter compile has made
     /// (docs/guides/filters-in-c.md).
-    #[arg(long, value_name = "[PATTERN: ]FILE", help_heading = WHAT, hide_short_help = true)]
+    #[arg(long, value_name = "[PATTERN: ]FILE", help_heading = SUBJECT, hide_short_help = true)]
     pub(crate) filter_object: Vec<PathBuf>,
     /// Record kernel events only
     ///
     /// CMD runs without the library that records its events, whose own system calls would be among
     /// the kernel's.
-    #[arg(long, requires = "kernel", help_heading = WHAT, hide_short_help = true,
+    #[arg(long, requires = "kernel", help_heading = SUBJECT, hide_short_help = true,
         conflicts_with_all = ["on", "preload", "sub_buffers", "reserve", "config"])]
     pub(crate) kernel_only: bool,
     /// How kernel events are recorded
@@ -101,7 +101,7 @@ pub(crate) struct Arguments {
     /// By BPF programs, or by the kernel's tracefs, which does not give what programs point to,
     /// file names first of all, nor most contexts [default: bpf where the kernel allows it, else
     /// tracefs].
-    #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = WHAT,
+    #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = SUBJECT,
         hide_short_help = true)]
     pub(crate) kernel_via: Option<KernelWay>,
     /// Write how it went into FILE, as JSON
@@ -146,22 +146,22 @@ pub(crate) struct Arguments {
     /// Records this process, and what it starts from now on, until it has ended (of several, all of
     /// them), or Ctrl-C.
     #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
-        conflicts_with_all = ["system", "cgroup", "command"], help_heading = WHO,
+        conflicts_with_all = ["system", "cgroup", "command"], help_heading = PROCESSES,
         value_parser = crate::session::args::pid)]
     pub(crate) pid: Vec<u32>,
     /// Kernel events of all processes, not of CMD only
-    #[arg(long, requires = "kernel", help_heading = WHO)]
+    #[arg(long, requires = "kernel", help_heading = PROCESSES)]
     pub(crate) system: bool,
     /// Run CMD and write the trace as this user (needs root)
-    #[arg(long, value_name = "NAME|UID", help_heading = WHO)]
+    #[arg(long, value_name = "NAME|UID", help_heading = PROCESSES)]
     pub(crate) user: Option<String>,
     /// Kernel events of the processes in this control group (of version 2) and those below it,
     /// instead of those of the command: a folder, or as /proc/PID/cgroup has it
     #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "system",
-        help_heading = WHO, hide_short_help = true)]
+        help_heading = PROCESSES, hide_short_help = true)]
     pub(crate) cgroup: Vec<PathBuf>,
     /// Kernel events of these CPUs alone, such as 0,2-3, whatever the process
-    #[arg(long, value_name = "LIST", requires = "kernel", help_heading = WHO,
+    #[arg(long, value_name = "LIST", requires = "kernel", help_heading = PROCESSES,
         hide_short_help = true)]
     pub(crate) cpu: Option<String>,
     /// Print errors only

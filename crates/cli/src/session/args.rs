@@ -7,7 +7,7 @@ use trackway_recorder::Level;
 use trackway_schema::context::names;
 
 use crate::common::format::{Format, KernelWay};
-use crate::help::{HELP, HOW_MUCH, MOST_USED, WHAT, WHERE, WHO};
+use crate::help::{HELP, HOW_MUCH, MOST_USED, PROCESSES, SUBJECT, WHERE};
 
 /// Record in the background, and say how it goes on.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct SessionArguments {
     pub(crate) verb: SessionVerb,
 }
 
-/// What to do with sessions.
+/// Subcommands of `trackway session`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionVerb {
     Create(Box<CreateArguments>),
@@ -97,7 +97,7 @@ pub(crate) struct CreateArguments {
     /// Read the options of the session from FILE
     ///
     /// trackway session save writes such a file.
-    #[arg(long, value_name = "FILE", help_heading = WHAT, hide_short_help = true,
+    #[arg(long, value_name = "FILE", help_heading = SUBJECT, hide_short_help = true,
         conflicts_with_all = ["on", "filter",
         "filter_object", "level", "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
@@ -105,12 +105,12 @@ pub(crate) struct CreateArguments {
         "user", "kernel", "kernel_only", "kernel_via", "cgroup", "cpu"])]
     pub(crate) load: Option<PathBuf>,
     /// Record kernel events only
-    #[arg(long, requires = "kernel", help_heading = WHAT, hide_short_help = true,
+    #[arg(long, requires = "kernel", help_heading = SUBJECT, hide_short_help = true,
         conflicts_with_all = ["on", "level", "level_only", "exclude",
         "filter_object", "sub_buffers", "blocking_timeout", "user", "snapshot_on_crash"])]
     pub(crate) kernel_only: bool,
     /// How kernel events are recorded, as record --kernel-via has it
-    #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = WHAT,
+    #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = SUBJECT,
         hide_short_help = true)]
     pub(crate) kernel_via: Option<KernelWay>,
     #[command(flatten)]
@@ -123,16 +123,16 @@ pub(crate) struct CreateArguments {
     /// Record kernel events of the processes in this control group (of version 2) and those below
     /// it: a folder, or as /proc/PID/cgroup has it
     #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "pid",
-        help_heading = WHO, hide_short_help = true)]
+        help_heading = PROCESSES, hide_short_help = true)]
     pub(crate) cgroup: Vec<PathBuf>,
     /// Record kernel events of these CPUs alone, such as 0,2-3, whatever the process
-    #[arg(long, value_name = "LIST", requires = "kernel", help_heading = WHO,
+    #[arg(long, value_name = "LIST", requires = "kernel", help_heading = PROCESSES,
         hide_short_help = true)]
     pub(crate) cpu: Option<String>,
     /// Programs of this user, or all (needs root)
     ///
     /// A user goes by name or number (several: again, or by commas) [default: your own programs].
-    #[arg(long, value_name = "NAME|UID|all", value_delimiter = ',', help_heading = WHO)]
+    #[arg(long, value_name = "NAME|UID|all", value_delimiter = ',', help_heading = PROCESSES)]
     pub(crate) user: Vec<String>,
     /// Do not record yet; trackway session start does
     #[arg(long, help_heading = HELP, hide_short_help = true)]
@@ -148,7 +148,7 @@ pub(crate) struct CreateArguments {
     pub(crate) quiet: bool,
 }
 
-/// Which events.
+/// Options that select events.
 #[derive(Debug, Args)]
 pub(crate) struct RuleArguments {
     /// Record only these events, such as 'web:*,!web:noise'
@@ -166,28 +166,28 @@ pub(crate) struct RuleArguments {
     #[command(flatten)]
     pub(crate) levels: LevelArguments,
     /// Record none of the events that match: the same as --on '!PATTERN'
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = WHAT,
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = SUBJECT,
         hide_short_help = true)]
     pub(crate) exclude: Vec<String>,
     /// Record only events that this filter in C takes
     ///
     /// FILE is what clang -target bpf or trackway filter compile has made; its bytes stay with the
     /// session (docs/guides/filters-in-c.md).
-    #[arg(long, value_name = "[PATTERN: ]FILE", help_heading = WHAT, hide_short_help = true)]
+    #[arg(long, value_name = "[PATTERN: ]FILE", help_heading = SUBJECT, hide_short_help = true)]
     pub(crate) filter_object: Vec<PathBuf>,
 }
 
-/// Of which level.
+/// Options that select levels.
 #[derive(Debug, Args)]
 pub(crate) struct LevelArguments {
     /// Only events of this level and more severe ones
     ///
     /// Levels: emerg, alert, crit, error, warning, notice, info, debug-system, … debug.
-    #[arg(long, value_name = "LEVEL", value_parser = level, help_heading = WHAT)]
+    #[arg(long, value_name = "LEVEL", value_parser = level, help_heading = SUBJECT)]
     pub(crate) level: Option<Level>,
     /// Only events of exactly this level
     #[arg(long, value_name = "LEVEL", value_parser = level, conflicts_with = "level",
-        help_heading = WHAT, hide_short_help = true)]
+        help_heading = SUBJECT, hide_short_help = true)]
     pub(crate) level_only: Option<Level>,
 }
 
@@ -209,7 +209,7 @@ pub(crate) struct ChannelOptions {
     #[arg(long, visible_alias = "flight-recorder", help_heading = MOST_USED)]
     pub(crate) overwrite: bool,
     /// Record with each event: vtid, vpid, procname, ..., none
-    #[arg(long, value_name = "LIST", help_heading = WHAT, long_help = context_help())]
+    #[arg(long, value_name = "LIST", help_heading = SUBJECT, long_help = context_help())]
     pub(crate) context: Option<String>,
     /// Cut each stream into files of at most SIZE
     ///
@@ -239,21 +239,21 @@ pub(crate) struct ChannelOptions {
     pub(crate) blocking_timeout: Option<std::time::Duration>,
     /// Only this process (several: again, or by commas)
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid,
-        help_heading = WHO)]
+        help_heading = PROCESSES)]
     pub(crate) pid: Vec<u32>,
     /// Only programs whose file name (or path) matches
     ///
     /// A PATTERN with a / in it is for the path of the executable, else for its file name.
-    #[arg(long, value_name = "PATTERN", help_heading = WHO)]
+    #[arg(long, value_name = "PATTERN", help_heading = PROCESSES)]
     pub(crate) executable: Vec<String>,
     /// Only processes of the process-id namespace with this inode number, as of a container:
     /// stat -Lc %i /proc/PID/ns/pid
     #[arg(long, value_name = "INODE", value_delimiter = ',', value_parser = inode,
-        help_heading = WHO, hide_short_help = true)]
+        help_heading = PROCESSES, hide_short_help = true)]
     pub(crate) pid_namespace: Vec<u64>,
 }
 
-/// Which session.
+/// Option for one session.
 #[derive(Debug, Args)]
 pub(crate) struct NameArguments {
     /// The session [default: the only one]
@@ -261,7 +261,7 @@ pub(crate) struct NameArguments {
     pub(crate) name: Option<String>,
 }
 
-/// Which sessions to end.
+/// Options of `trackway session destroy`.
 #[derive(Debug, Args)]
 pub(crate) struct DestroyArguments {
     /// The session [default: the only one]
@@ -272,7 +272,7 @@ pub(crate) struct DestroyArguments {
     pub(crate) all: bool,
 }
 
-/// How to list sessions.
+/// Options of `trackway session list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
     /// Form of the list
@@ -280,7 +280,7 @@ pub(crate) struct ListArguments {
     pub(crate) format: Format,
 }
 
-/// How to say how a session goes.
+/// Options of `trackway session status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
     /// The session [default: the only one]
@@ -291,7 +291,7 @@ pub(crate) struct StatusArguments {
     pub(crate) format: Format,
 }
 
-/// Which snapshot.
+/// Options of `trackway session snapshot`.
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotArguments {
     /// The session [default: the only one]
@@ -364,7 +364,7 @@ pub(crate) struct ChannelArguments {
     pub(crate) verb: ChannelVerb,
 }
 
-/// What to do with channels.
+/// Subcommands of `trackway channel`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ChannelVerb {
     /// Add a channel
@@ -405,7 +405,8 @@ pub(crate) struct SetArguments {
     #[arg(long, conflicts_with = "overwrite", help_heading = HOW_MUCH)]
     pub(crate) discard: bool,
     /// Of any process
-    #[arg(long, help_heading = WHO, conflicts_with_all = ["pid", "executable", "pid_namespace"])]
+    #[arg(long, help_heading = PROCESSES,
+        conflicts_with_all = ["pid", "executable", "pid_namespace"])]
     pub(crate) any_process: bool,
 }
 
@@ -443,7 +444,7 @@ pub(crate) struct EventArguments {
     pub(crate) verb: EventVerb,
 }
 
-/// What to do with events.
+/// Subcommands of `trackway event`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventVerb {
     /// Record events that match

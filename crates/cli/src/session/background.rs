@@ -37,7 +37,7 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Statu
         Ok(Answer::Status(status)) if quiet => Ok(status),
         Ok(Answer::Status(status)) => {
             for notice in &status.notices {
-                super::show::report_again(notice, "");
+                super::show::repeat_notice(notice, "");
             }
             report_begun(&status);
             Ok(status)
@@ -60,7 +60,7 @@ fn report_begun(status: &Status) {
     }
 }
 
-/// How a session that has begun is.
+/// Returns lines about the state of a session that has begun.
 fn begun(status: &Status) -> Vec<String> {
     let name = &status.name;
     let folder = status.folder.display();
@@ -79,10 +79,11 @@ fn begun(status: &Status) -> Vec<String> {
     lines
 }
 
-/// What the background process does: its session comes by standard input, how it began goes to
-/// standard output.
+/// Runs in the background process: reads its session from standard input, and writes to standard
+/// output how it began.
 pub(super) fn record() -> anyhow::Result<ExitCode> {
-    // Refused only where it leads a group, which nobody is that was just started so.
+    // This fails only for the leader of a process group, which a process that was just started is
+    // not.
     let _ = trackway_sys::process::leave_terminal();
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text).context("cannot read the session")?;
@@ -92,15 +93,15 @@ pub(super) fn record() -> anyhow::Result<ExitCode> {
             StartOutcome::Running(status) => Answer::Status(status.clone()),
             StartOutcome::Refused(refusal) => Answer::Refused(refusal.clone()),
         };
-        // Nobody may be waiting any more.
-        let _ = tell(&answer);
+        // The process that waited may have ended.
+        let _ = write_answer(&answer);
         // No folder is to be kept from being unmounted.
         let _ = std::env::set_current_dir("/");
     });
     Ok(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(answer: &Answer) -> anyhow::Result<()> {
+fn write_answer(answer: &Answer) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     let mut output = stdout();
@@ -109,7 +110,7 @@ fn tell(answer: &Answer) -> anyhow::Result<()> {
 }
 
 /// Records a session in this process, until it is ended. One that cannot begin is an error; one
-/// that ends without being told to has another exit status: to begin it again may help.
+/// that ends without a request has another exit status: to begin it again may help.
 pub(super) fn record_here(spec: SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut refused: Option<Refusal> = None;
     let target = if quiet { NoticeTarget::Memory } else { NoticeTarget::Stderr };

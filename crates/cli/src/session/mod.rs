@@ -1,4 +1,4 @@
-//! `trackway session`, `channel` and `event`: what is typed, asked of a session's recorder.
+//! `trackway session`, `channel` and `event`: requests of the user, sent to a session's recorder.
 
 pub(crate) mod args;
 mod background;
@@ -29,7 +29,7 @@ use args::{
     SaveArguments, SessionArguments, SessionVerb, SetArguments, SnapshotArguments,
 };
 
-/// Does what is asked for with sessions.
+/// Runs a subcommand of `trackway session`.
 pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         SessionVerb::Create(create) => return create_session(&create),
@@ -48,47 +48,47 @@ pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does what is asked for with channels.
+/// Runs a subcommand of `trackway channel`.
 pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         ChannelVerb::Add(add) => {
             let channel = channel_of(&add).map_err(beside_the_kernel)?;
             let rules = channel.on.clone().unwrap_or_default();
             let rules = [rules, filtered(&channel)].concat();
-            ask_done(&add.session, Request::AddChannel { channel })?;
-            report_unmatched(&add.session, &rules);
+            send_command(&add.session, Request::AddChannel { channel })?;
+            warn_unmatched(&add.session, &rules);
         }
         ChannelVerb::Set(set) => {
             let change = change_of(&set).map_err(beside_the_kernel)?;
-            ask_done(&set.session, Request::SetChannel { channel: set.channel, change })?;
+            send_command(&set.session, Request::SetChannel { channel: set.channel, change })?;
         }
         ChannelVerb::Remove(remove) => {
-            ask_done(&remove.session, Request::RemoveChannel { channel: remove.channel })?;
+            send_command(&remove.session, Request::RemoveChannel { channel: remove.channel })?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does what is asked for with events.
+/// Runs a subcommand of `trackway event`.
 pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         EventVerb::On(on) if on.kernel => {
             let filter = filter_of(&on)?;
-            ask_done(&on.session, Request::KernelOn { patterns: on.patterns, filter })?;
+            send_command(&on.session, Request::KernelOn { patterns: on.patterns, filter })?;
         }
         EventVerb::Off(OffArguments { session, patterns, kernel: true, .. }) => {
-            ask_done(&session, Request::KernelOff { patterns })?;
+            send_command(&session, Request::KernelOff { patterns })?;
         }
         EventVerb::On(on) => {
             let filter = filter_of(&on)?;
             let OnArguments { session, patterns, channel, levels, only, .. } = on;
             let rules = rules_of(patterns, &levels);
             let request = Request::EventsOn { channel, rules: rules.clone(), only, filter };
-            ask_done(&session, request)?;
-            report_unmatched(&session, &rules);
+            send_command(&session, request)?;
+            warn_unmatched(&session, &rules);
         }
         EventVerb::Off(OffArguments { session, patterns, channel, .. }) => {
-            ask_done(&session, Request::EventsOff { channel, patterns })?;
+            send_command(&session, Request::EventsOff { channel, patterns })?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -108,7 +108,7 @@ fn beside_the_kernel(error: anyhow::Error) -> anyhow::Error {
     RecordError::Refused(Refusal::new(why).with_hint(hint)).into()
 }
 
-/// What must be true of events that are switched on.
+/// Returns the filter for events that are switched on.
 fn filter_of(on: &OnArguments) -> anyhow::Result<Option<FilterSource>> {
     match &on.filter_object {
         Some(file) => object::source(file).map(Some),
@@ -133,24 +133,24 @@ fn name_of(name: Option<String>) -> anyhow::Result<String> {
     }
 }
 
-/// Whether `trackway record` records it, or did when it was killed.
+/// Returns true if `trackway record` records the session, or did when it was killed.
 fn is_foreground(name: &str) -> bool {
     // Others need not be asked: who stands still is waited for.
     is_name_of_record(name)
-        && match ask(name, Request::Status) {
+        && match send_request(name, Request::Status) {
             Ok(Answer::Status(status)) => status.is_foreground,
             _ => true,
         }
 }
 
 /// Asks a session's recorder.
-fn ask(name: &str, request: Request) -> Result<Answer, RecordError> {
+fn send_request(name: &str, request: Request) -> Result<Answer, RecordError> {
     Session::connect(&RunFolder::of(name), name)?.request(request)
 }
 
 /// Asks for something that is then done, and says what else there is to say.
-fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
-    if let Answer::Done { warnings } = ask(name, request)? {
+fn send_command(name: &str, request: Request) -> anyhow::Result<()> {
+    if let Answer::Done { warnings } = send_request(name, request)? {
         for warning in warnings {
             message!("trackway: {warning}");
         }
@@ -160,8 +160,8 @@ fn ask_done(name: &str, request: Request) -> anyhow::Result<()> {
 
 /// Says which rules mean no event yet, unless others' programs may have it: their windows are the
 /// recorder's to look into.
-fn report_unmatched(session: &str, rules: &[RuleSpec]) {
-    let is_own = match ask(session, Request::Status) {
+fn warn_unmatched(session: &str, rules: &[RuleSpec]) {
+    let is_own = match send_request(session, Request::Status) {
         Ok(Answer::Status(status)) => status.users_wanted.is_empty(),
         _ => false,
     };
@@ -171,7 +171,7 @@ fn report_unmatched(session: &str, rules: &[RuleSpec]) {
 }
 
 fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
-    ask_done(&name_of(name)?, request)
+    send_command(&name_of(name)?, request)
 }
 
 fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
@@ -226,7 +226,7 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     if spec.snapshot_on_crash && !spec.has_flight_recorder() {
         bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
     }
-    // Here, too: the recorder is told as JSON.
+    // Here, too: the recorder gets it as JSON.
     check_folder(spec.output.as_deref())?;
     if in_foreground {
         return background::record_here(spec, quiet);
@@ -241,7 +241,7 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which events a channel's filters are about, where no rule says so as well.
+/// Returns rules for the patterns of a channel's filters that are not among its rules.
 fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
     let named = channel.filters.iter().filter_map(|filter| filter.pattern.as_deref());
     let is_said = |rule: &RuleSpec| {
@@ -345,13 +345,13 @@ fn apply(options: &ChannelOptions, channel: &mut ChannelSpec) -> anyhow::Result<
     Ok(())
 }
 
-/// What is said of a channel.
+/// Returns the changes of a channel that the options request.
 fn change(options: &ChannelOptions) -> anyhow::Result<ChannelChange> {
     let contexts = options.context.as_deref().map(contexts_of).transpose()?;
     Ok(change_beside(options, contexts))
 }
 
-/// What is said of a channel besides its contexts, with these.
+/// Returns the changes of a channel that the options request, with these contexts.
 fn change_beside(options: &ChannelOptions, contexts: Option<Vec<String>>) -> ChannelChange {
     let some = |is_said: bool| is_said.then_some(());
     ChannelChange {
@@ -396,7 +396,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     let run = RunFolder::of(name);
     let mut reasons = Vec::new();
     let asked = Session::connect(&run, name).and_then(|mut session| {
-        // Before the end: afterwards nobody knows its rules.
+        // Before the end: afterwards the session's rules are gone.
         if let Ok(Answer::Status(status)) = session.request(Request::Status) {
             reasons = show::reasons_of_silence(&status);
         }
@@ -408,7 +408,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                show::report_again(notice, which);
+                show::repeat_notice(notice, which);
             }
             if counts.notices.is_empty() {
                 // A flight recorder has written nothing but its snapshots.
@@ -454,7 +454,7 @@ fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
 fn destroy_all() -> anyhow::Result<ExitCode> {
     let run = RunFolder::new();
     let mut names = run.names()?;
-    // Of those that were killed there is nobody to be left alone.
+    // Sessions whose recorders were killed are destroyed even if they ran in the foreground.
     names.retain(|name| !(is_foreground(name) && run.is_alive(name)));
     if names.is_empty() {
         message!("trackway: there is no session in the background");
@@ -474,7 +474,7 @@ fn destroy_all() -> anyhow::Result<ExitCode> {
 }
 
 fn show_status(name: Option<String>, format: Format) -> anyhow::Result<()> {
-    let Answer::Status(status) = ask(&name_of(name)?, Request::Status)? else {
+    let Answer::Status(status) = send_request(&name_of(name)?, Request::Status)? else {
         bail!("the recorder did not say how it goes");
     };
     show::status(&status, format, &mut stdout())
@@ -487,7 +487,8 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
     }
     let last_ns = arguments.last.map(|time| time.as_nanos() as u64);
     let name = name_of(arguments.name)?;
-    let Answer::Snapshot(facts) = ask(&name, Request::Snapshot { output, last_ns })? else {
+    let Answer::Snapshot(facts) = send_request(&name, Request::Snapshot { output, last_ns })?
+    else {
         bail!("the recorder did not say where the snapshot is");
     };
     facts.missing.iter().for_each(|what| message!("trackway: {what}"));
@@ -497,7 +498,7 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
 }
 
 fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
-    let Answer::Spec(mut spec) = ask(&name_of(arguments.name)?, Request::Spec)? else {
+    let Answer::Spec(mut spec) = send_request(&name_of(arguments.name)?, Request::Spec)? else {
         bail!("the recorder did not say what the session is");
     };
     // Another time it goes to another folder; these processes are gone by then.

@@ -1,9 +1,10 @@
-//! What a service manager hears from a session in the foreground: that it is there, and how it is.
+//! Messages from a session in the foreground to its service manager: that it is ready, and its
+//! status.
 //!
-//! Main invariant: nobody waits for the service manager, and nothing fails for it. The protocol is
-//! that of sd_notify(3): lines in a datagram to the socket that `NOTIFY_SOCKET` names. So what is
-//! ordered after the service is recorded from its first event, as systemd.service(5) has it for
-//! `Type=notify`.
+//! Main invariant: no recorder waits for the service manager or fails because of it. The protocol
+//! is that of sd_notify(3): lines in a datagram to the socket that `NOTIFY_SOCKET` names. So a
+//! service that is ordered after this one is recorded from its first event, as systemd.service(5)
+//! has it for `Type=notify`.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,22 +15,22 @@ use std::time::Duration;
 
 /// Names the service manager's socket.
 const VARIABLE: &str = "NOTIFY_SOCKET";
-/// Longest that a full socket is waited for: whoever asked has a time limit of its own.
+/// Longest wait for a full socket: the service manager has a time limit of its own.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Says that the session is there; `how` is for people.
-pub(super) fn ready(how: &str) {
-    tell("READY=1\n", how);
+/// Says that the session is there; `status` is for people.
+pub(super) fn ready(status: &str) {
+    notify("READY=1\n", status);
 }
 
 /// Says why it is not.
 pub(super) fn refused(why: &str) {
-    tell("", why);
+    notify("", why);
 }
 
-fn tell(state: &str, status: &str) {
+fn notify(state: &str, status: &str) {
     let Some(socket) = std::env::var_os(VARIABLE) else { return };
-    // Nobody may be there any more.
+    // The service manager may have ended.
     let _ = send(&socket, &message(state, status));
 }
 

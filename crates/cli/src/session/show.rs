@@ -1,4 +1,4 @@
-//! How sessions are shown.
+//! Tables of sessions.
 //!
 //! Longer than 600 lines: every command that shows sessions prints from the same few tables.
 
@@ -26,14 +26,14 @@ use crate::common::json::reason_object;
 
 /// A session as it is found.
 struct Found {
-    /// Of one that cannot be asked: its name, and what else is known.
+    /// Status of the session; if its recorder does not answer: its name, and the known parts.
     status: Box<Status>,
     state: State,
-    /// Why it cannot be asked.
+    /// The reason why its recorder does not answer.
     error: Option<RecordError>,
 }
 
-/// How it is with a session.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Recording,
@@ -66,7 +66,7 @@ impl State {
 }
 
 impl Found {
-    fn there(status: Box<Status>) -> Self {
+    fn answering(status: Box<Status>) -> Self {
         Self { state: State::of(&status), status, error: None }
     }
 
@@ -99,7 +99,7 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
     let mut found = BTreeMap::new();
     for (place, folder) in RunFolder::all().into_iter().enumerate() {
         let names = match folder.names() {
-            // What is wrong there is for whoever called sudo.
+            // Errors there concern the user who called sudo.
             Err(_) if place > 0 => continue,
             names => names?,
         };
@@ -112,7 +112,7 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
         let answer = Session::connect(&folder, &name)
             .and_then(|mut session| session.request(Request::Status));
         match answer {
-            Ok(Answer::Status(status)) => Some(Found::there(status)),
+            Ok(Answer::Status(status)) => Some(Found::answering(status)),
             Ok(_) => None,
             // It has ended meanwhile.
             Err(RecordError::NoSession(_)) => None,
@@ -141,7 +141,7 @@ fn object(status: &Status, state: State, error: Option<String>) -> serde_json::R
     Ok(object)
 }
 
-/// Of a filter in C says the object's size instead of its bytes, which `trackway session save` has.
+/// Replaces the bytes of a filter in C by the object's size; `trackway session save` has the bytes.
 fn shorten(filter: &mut Value) {
     let Some(filter) = filter.as_object_mut() else { return };
     if let Some(Value::String(digits)) = filter.remove("object") {
@@ -169,7 +169,7 @@ pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()>
     rows.extend(found.iter().map(row));
     write_table(&rows, output)?;
     for one in &found {
-        report_why_silent(one);
+        report_silence(one);
     }
     Ok(())
 }
@@ -184,12 +184,12 @@ fn row(one: &Found) -> [String; 7] {
         if_there(Grouped(counts.recorded).to_string()),
         if_there(Grouped(counts.lost).to_string()),
         if_there(ByteCount(status.memory_bytes).to_string()),
-        if_there(whose_events(status)),
+        if_there(sources_in_short(status)),
         shown(&status.folder),
     ]
 }
 
-/// What was recorded and lost in all: of programs, and of the kernel.
+/// Returns the totals of recorded and lost events, of programs and of the kernel.
 fn counts_of_all(status: &Status) -> Counts {
     let mut all = status.counts.clone();
     if let Some(kernel) = &status.kernel {
@@ -202,12 +202,12 @@ fn counts_of_all(status: &Status) -> Counts {
     all
 }
 
-/// Whether a session records nothing of programs.
+/// Returns true if a session records kernel events only.
 fn is_kernels_alone(status: &Status) -> bool {
     status.kernel.as_ref().is_some_and(|kernel| kernel.spec.only)
 }
 
-fn report_why_silent(one: &Found) {
+fn report_silence(one: &Found) {
     let Some(error) = &one.error else { return };
     let name = &one.status.name;
     if one.state == State::Recovered {
@@ -243,7 +243,7 @@ fn write_table<const N: usize>(rows: &[[String; N]], output: &mut dyn Write) -> 
     Ok(())
 }
 
-/// Whose programs a session records, shortly.
+/// Returns the users whose programs a session records, in short.
 fn users_of(status: &Status) -> String {
     match &status.users_wanted[..] {
         [] => "own".into(),
@@ -251,8 +251,8 @@ fn users_of(status: &Status) -> String {
     }
 }
 
-/// The same, and whether the kernel's events.
-fn whose_events(status: &Status) -> String {
+/// Returns the users and the kernel, as far as a session records their events.
+fn sources_in_short(status: &Status) -> String {
     match &status.kernel {
         None => users_of(status),
         Some(_) if is_kernels_alone(status) => "kernel".into(),
@@ -270,7 +270,7 @@ fn state_of(status: &Status) -> &'static str {
 }
 
 /// Says what a recorder said; of `which` session, where there are several.
-pub(super) fn report_again(notice: &Notice, which: &str) {
+pub(super) fn repeat_notice(notice: &Notice, which: &str) {
     match notice {
         Notice::Hint { .. } => message!("{notice}"),
         Notice::Info(text) => message!("trackway: {which}{text}"),
@@ -315,7 +315,7 @@ pub(super) fn status(
         "  events    {} recorded, {}{overwritten}, of {}",
         Grouped(counts.recorded),
         shown_loss(counts.lost),
-        whose(status),
+        event_sources(status),
     )?;
     writeln!(output, "  trace     {}, {}", ByteCount(counts.bytes), shown(folder))?;
     if counts.deleted > 0 {
@@ -341,7 +341,7 @@ pub(super) fn status(
     Ok(())
 }
 
-/// How many events were lost; in colour, if any were.
+/// Returns the number of lost events as text; in colour, if any were lost.
 fn shown_loss(lost: u64) -> String {
     let text = format!("{} lost", Grouped(lost));
     if lost == 0 { text } else { Target::Output.paint(Style::Loss, &text).into_owned() }
@@ -366,8 +366,8 @@ pub(super) fn reasons_of_silence(status: &Status) -> Vec<Reason> {
     diagnose_session(&status.name, &selection)
 }
 
-/// Whose events a session has, in words.
-fn whose(status: &Status) -> String {
+/// Returns the sources of a session's events, in words.
+fn event_sources(status: &Status) -> String {
     let plural = if status.counts.processes == 1 { "" } else { "es" };
     let processes = format!("{} process{plural}", Grouped(status.counts.processes));
     match &status.kernel {
@@ -409,7 +409,7 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
     Ok(())
 }
 
-/// Says what of the kernel's events was lost, or may have been.
+/// Writes the losses of kernel events, certain and possible.
 fn write_kernel_losses(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
     let KernelStatus { spec, too_deep, unasked, .. } = status;
     for (event, lost) in &status.lost_by_event {
@@ -430,12 +430,12 @@ fn write_kernel_losses(status: &KernelStatus, output: &mut dyn Write) -> anyhow:
             && !status.is_of_command
             && spec.filters.is_empty();
         let passed_over = Grouped(status.passed_over);
-        let (most, whose) = match is_of_all {
+        let (most, event_sources) = match is_of_all {
             true => ("", "of those lost"),
             false => ("up to ", "more, counted of everything"),
         };
         let why = "passed over while another event was recorded";
-        writeln!(output, "  passed    {most}{passed_over} {whose}: {why}")?;
+        writeln!(output, "  passed    {most}{passed_over} {event_sources}: {why}")?;
     }
     if status.unread > 0 {
         let unread = Grouped(status.unread);
@@ -452,7 +452,7 @@ fn write_kernel_losses(status: &KernelStatus, output: &mut dyn Write) -> anyhow:
     Ok(())
 }
 
-/// Says of what else the kernel's events are, and what they say.
+/// Writes the further selection of kernel events: control groups, CPUs, backend, filters.
 fn write_kernel_choice(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Result<()> {
     for group in &spec.cgroups {
         writeln!(output, "  only      control group {}, and below", group.display())?;
@@ -497,7 +497,7 @@ fn write_users(status: &Status, output: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A user by name, where he has one, and by number.
+/// Returns a user's name, if there is one, and number.
 fn shown_user(uid: u32) -> String {
     let mut name = [0; 64];
     match name_of(uid, &mut name) {

@@ -1,6 +1,6 @@
 //! Constant text that is appended often.
 
-/// How much is copied at once, in bytes.
+/// Number of bytes that are copied at once.
 const PIECE: usize = 32;
 
 /// Text that is the same in many lines, such as a field's name. Most texts are so short that
@@ -41,7 +41,7 @@ impl Literal {
         self.length
     }
 
-    /// Whether it is empty.
+    /// Returns true if the text is empty.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }

@@ -1,5 +1,5 @@
-//! What numbers stand for, where the name of their type says so: `write/meaning.rs` has the names,
-//! and draws them.
+//! Meanings of numbers, found by the names of their types: `write/meaning.rs` has the names, and
+//! draws them.
 //!
 //! The labels are those of the metadata's enumerations, shared: a table that a thousand types
 //! name is there once.
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use super::types::{Integer, Mapping};
 
-/// What begins the names of types that have a meaning.
+/// Prefix of the names of types that have a meaning.
 pub(crate) const PREFIX: &str = "trackway_";
 /// Linux's value for "the current folder" (linux/fcntl.h).
 const AT_FDCWD: i64 = -100;
 /// Greatest number of an error (MAX_ERRNO, linux/err.h).
 const ERROR_MAX: i64 = 4095;
 
-/// What a number stands for.
+/// The meaning of a number.
 #[derive(Debug, Clone)]
 pub enum Meaning {
     /// By name: one of some values, some bits, or both.
@@ -24,7 +24,7 @@ pub enum Meaning {
     Result {
         /// Names of errors.
         errors: Names,
-        /// Whether what is no error is an address.
+        /// True if a value that is no error is an address.
         is_address: bool,
     },
     /// A file descriptor, or `AT_FDCWD`.
@@ -47,7 +47,7 @@ pub enum Meaning {
     Address(Names),
     /// A set of these signals, the first in the lowest bit.
     Signals(Names),
-    /// What wait(2) tells of a process; with names of signals.
+    /// Status of a process from wait(2), with names of signals.
     Status(Names),
 }
 
@@ -164,15 +164,16 @@ impl Names {
 
 /// The lower half of a value.
 const LOW: u64 = 0xffff_ffff;
-/// How wait(2) tells what became of a process (bits/waitstatus.h): a signal, or `STOPPED` with one
-/// above it; what it exited with; a bit for that it has left its memory behind.
+/// Layout of a status from wait(2) (bits/waitstatus.h): a signal, or `STOPPED` with one above it;
+/// the exit code; a bit that is set if the process has dumped its memory.
 const SIGNAL: u64 = 0x7f;
 const STOPPED: u64 = 0x7f;
 const DUMPED: u64 = 0x80;
 const CONTINUED: u64 = 0xffff;
 
 impl Meaning {
-    /// What a type of this name means, if anything; `labels` are those of a named enumeration.
+    /// Returns the meaning of a type of this name, if it has one; `labels` are those of a named
+    /// enumeration.
     pub(crate) fn of(
         name: &str,
         labels: &dyn Fn(&str) -> Option<Arc<[Mapping]>>,
@@ -202,7 +203,7 @@ impl Meaning {
     pub fn names(&self) -> Vec<(&str, i64)> {
         match self {
             Self::Names(names) | Self::Mode(names) | Self::Address(names) => names.all().collect(),
-            // The halves are told apart in the trace alone.
+            // Only the trace distinguishes the halves.
             Self::NamesBehind(names) => {
                 names.all().map(|(name, value)| (name, value & LOW.cast_signed())).collect()
             }
@@ -222,7 +223,7 @@ impl Meaning {
         }
     }
 
-    /// Whether values may have names.
+    /// Returns true if values may have names.
     pub const fn has_labels(&self) -> bool {
         match self {
             Self::Names(_) | Self::NamesBehind(_) | Self::Result { .. } | Self::Folder => true,
@@ -232,12 +233,12 @@ impl Meaning {
         }
     }
 
-    /// Whether some bits of a value are about something else.
+    /// Returns true if some bits of a value belong to something else and are not shown.
     pub fn hides(&self) -> bool {
         matches!(self, Self::Names(names) if names.flags().0 != u64::MAX)
     }
 
-    /// What became of a process, from what wait(2) tells: `exited 1`, `killed by SIGTERM`.
+    /// Returns the end of a process from its status in wait(2): `exited 1`, `killed by SIGTERM`.
     pub fn fate(&self, status: u64) -> Option<String> {
         let Self::Status(signals) = self else { return None };
         let status = status & LOW;

@@ -1,4 +1,4 @@
-//! What metadata declares, compiled: types of fields, the places of numbers, meanings of values,
+//! Declarations of metadata, compiled: types of fields, the places of numbers, meanings of values,
 //! and texts that are the same in many events. Nothing here reads or writes a trace.
 
 mod literal;

@@ -1,4 +1,4 @@
-//! What can be known of a field's place before its bytes are: the decoder's fast path.
+//! Places of fields that are known before the fields' bytes are: the decoder's fast path.
 //!
 //! Most structures are runs of numbers whose places follow from where the first of them begins.
 //! A [`Run`] holds these places, worked out once, when metadata is read: the decoder then checks
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use super::scope::{SCOPES, Scope};
 use super::types::{Array, Enumeration, Float, Integer, Member, Struct, Type};
 
-/// Where a number lies in a run, and how it comes out of the 8 bytes there.
+/// The place of a number in a run, and how to get it from the 8 bytes there.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct NumberPlace {
     byte: u32,
-    /// How far the word is shifted right to have the number at its low end.
+    /// Number of bits by which the word is shifted right to have the number at its low end.
     shift: u8,
     big_endian: bool,
     /// The number's bits.
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     sign: u64,
 }
 
-impl Place {
+impl NumberPlace {
     /// The place of a number of `bits` (1 to 64) at `bit` from the run's start; `None` if it is
     /// not within 8 bytes.
     pub(crate) fn new(bit: u64, bits: u32, signed: bool, big_endian: bool) -> Option<Self> {
@@ -47,8 +47,8 @@ impl Place {
         self.mask
     }
 
-    /// How far the run's first eight bytes are shifted right to have the number at their low end,
-    /// if it is within them and has no sign.
+    /// Returns the number of bits by which the run's first eight bytes are shifted right to have
+    /// the number at their low end, if it lies within them and has no sign.
     pub(crate) fn shift_in_first_word(self) -> Option<u32> {
         let (shift, before) = (u32::from(self.shift), self.byte.checked_mul(8)?);
         let bits = self.mask.count_ones();
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    /// Where the word that it is in ends, in bytes from the run's start.
+    /// Returns the end of the number's 8-byte word, in bytes from the run's start.
     pub(crate) const fn reach(self) -> usize {
         self.byte as usize + 8
     }
@@ -80,22 +80,22 @@ impl Place {
 /// Members of a structure that are numbers at known places.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    /// How many members stand between the run before, or the structure's start, and this one.
+    /// Number of members between the previous run, or the structure's start, and this one.
     pub(crate) before: usize,
-    /// Where it begins: at a multiple of this many bits, at least 8.
+    /// Alignment of the run's start, in bits: at least 8.
     pub(crate) alignment: u64,
     /// From its start to the end of its last number, in bits.
     pub(crate) bits: u64,
-    /// How many bytes from its start must be at hand.
+    /// Number of bytes from the run's start that must be at hand.
     pub(crate) reach: usize,
     /// The places of its members.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<NumberPlace>,
 }
 
 /// An array's elements: numbers of which each begins with a byte if the first does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Elements {
-    pub(crate) place: Place,
+    pub(crate) place: NumberPlace,
     /// From one to the next, in bytes.
     pub(crate) stride: usize,
 }
@@ -105,14 +105,14 @@ pub(crate) struct Elements {
 /// two of the others.
 #[derive(Debug, Clone)]
 pub(crate) struct Flat {
-    /// As in [`Run`].
+    /// Alignment of the first number's start, in bits: at least 8.
     pub(crate) alignment: u64,
     pub(crate) bits: u64,
     pub(crate) reach: usize,
     /// The parts that there are, and how many.
     parts: [FlatPart; SCOPES],
     count: usize,
-    /// How many of the scopes are described by them, or not there: those behind are to be walked
+    /// Number of scopes that the runs describe or that are absent: the scopes after them are walked
     /// through.
     pub(crate) scopes: usize,
 }
@@ -129,7 +129,7 @@ pub(crate) struct FlatPart {
     /// The strings behind them; none but in an event's last part.
     pub(crate) texts: Arc<[Member]>,
     /// Its other members; none but in an event's last part.
-    pub(crate) others: Arc<[Member]>,
+    pub(crate) rest: Arc<[Member]>,
     /// The runs among the latter.
     pub(crate) runs: Arc<[Run]>,
 }
@@ -137,13 +137,13 @@ pub(crate) struct FlatPart {
 /// A number and its place. A copy of the member, so that all that is needed of it lies together.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    pub(crate) place: Place,
+    pub(crate) place: NumberPlace,
     pub(crate) member: Member,
 }
 
 impl Flat {
-    /// What is known of a stream's events, whose context is `context`, before anything is known of
-    /// their class.
+    /// Returns the places in a stream's events, whose context is `context`, that do not depend on
+    /// the event's class.
     pub(crate) fn of_stream(context: Option<&Type>) -> Option<Self> {
         let flat = Self {
             alignment: 0,
@@ -156,7 +156,7 @@ impl Flat {
         flat.with(Scope::StreamContext, context)
     }
 
-    /// What is known of the events of a class of that stream, if there is anything.
+    /// Returns the places in the events of a class of that stream, if any are known.
     pub(crate) fn of_class(&self, context: Option<&Type>, fields: Option<&Type>) -> Option<Self> {
         let flat = self.clone().with(Scope::EventContext, context)?.with(Scope::Fields, fields)?;
         Some(flat).filter(|flat| flat.count > 0)
@@ -197,12 +197,13 @@ impl Flat {
         let (known, rest) = members.split_at(known.count());
         let is_text = |member: &&Member| matches!(member.kind, Type::Text) && !member.hidden;
         let (texts, others) = rest.split_at(rest.iter().take_while(is_text).count());
-        let placed = |(place, member): (Place, &Member)| Placed { place, member: member.clone() };
+        let placed =
+            |(place, member): (NumberPlace, &Member)| Placed { place, member: member.clone() };
         *self.parts.get_mut(self.count)? = FlatPart {
             scope,
             numbers: run.places.into_iter().zip(known).map(placed).collect(),
             texts: texts.into(),
-            others: others.into(),
+            rest: others.into(),
             runs: runs(others, 1).into(),
         };
         self.count += 1;
@@ -212,9 +213,9 @@ impl Flat {
 }
 
 impl FlatPart {
-    /// Whether it ends with what has no known size.
+    /// Returns true if the part ends with fields of unknown size.
     fn is_open(&self) -> bool {
-        !self.texts.is_empty() || !self.others.is_empty()
+        !self.texts.is_empty() || !self.rest.is_empty()
     }
 }
 
@@ -270,7 +271,7 @@ fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Exten
     let (bits, alignment, signed, big_endian) = number;
     let run = run.filter(|run| alignment <= run.alignment)?;
     let at = run.bits.next_multiple_of(alignment);
-    let place = Place::new(at, bits, signed, big_endian)?;
+    let place = NumberPlace::new(at, bits, signed, big_endian)?;
     run.bits = at + u64::from(bits);
     run.reach = run.reach.max(place.reach());
     run.places.push(place);
@@ -281,12 +282,12 @@ fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Exten
 fn begin(number: (u32, u64, bool, bool), known: u64) -> Option<Extended> {
     let (bits, alignment, signed, big_endian) = number;
     let alignment = alignment.max(known);
-    let place = Place::new(0, bits, signed, big_endian).filter(|_| alignment >= 8)?;
+    let place = NumberPlace::new(0, bits, signed, big_endian).filter(|_| alignment >= 8)?;
     let (bits, reach) = (u64::from(bits), place.reach());
     Some(Extended::New(Run { before: 0, alignment, bits, reach, places: vec![place] }))
 }
 
-/// Whether what follows a field of this type begins with a byte, wherever the field began.
+/// Returns true if the field after one of this type begins at a byte, wherever this one began.
 fn ends_at_byte(kind: &Type) -> bool {
     match kind {
         Type::Text | Type::WideText(_) => true,
@@ -308,12 +309,12 @@ pub(crate) fn elements(element: &Type) -> Option<Elements> {
     if !bits.is_multiple_of(8) || !u64::from(bits).is_multiple_of(alignment) || !is_plain {
         return None;
     }
-    let place = Place::new(0, bits, signed, big_endian)?;
+    let place = NumberPlace::new(0, bits, signed, big_endian)?;
     Some(Elements { place, stride: bits as usize / 8 })
 }
 
-/// How many bits a field takes from an aligned start, if that depends on nothing, and nothing
-/// depends on its value: then it can be passed over without a look.
+/// Returns the number of bits that a field takes from an aligned start, if that depends on nothing,
+/// and nothing depends on its value. The decoder passes over such a field without reading it.
 pub(crate) fn fixed_bits(kind: &Type) -> Option<u64> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {

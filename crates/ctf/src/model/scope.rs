@@ -3,14 +3,14 @@
 /// Part of an event (CTF's dynamic scopes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// What all events of a stream have: e.g. the thread.
+    /// Fields that all events of a stream have: e.g. the thread.
     StreamContext,
-    /// What this event's class adds.
+    /// Fields that this event's class adds.
     EventContext,
     /// The payload.
     #[default]
     Fields,
 }
 
-/// How many parts an event may have.
+/// Number of scopes of an event.
 pub(crate) const SCOPES: usize = 3;

@@ -24,7 +24,7 @@ pub enum Type {
     Struct(Struct),
     /// A constant number of elements.
     Array(Array),
-    /// As many elements as an earlier field says.
+    /// Elements whose number is the value of an earlier field.
     Sequence(Sequence),
     /// One of several types, as an earlier field says.
     Variant(Variant),
@@ -42,7 +42,7 @@ pub enum Base {
     Hexadecimal,
 }
 
-/// What an integer tells the reader itself.
+/// The use of an integer for the reader itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     None,
@@ -58,7 +58,7 @@ pub(crate) enum Role {
     EventClass,
 }
 
-/// How many roles there are.
+/// Number of roles.
 pub(crate) const ROLES: usize = Role::EventClass as usize + 1;
 
 /// An integer of 1 to 64 bits.
@@ -69,25 +69,26 @@ pub struct Integer {
     pub(crate) signed: bool,
     pub(crate) big_endian: bool,
     pub(crate) base: Base,
-    /// Whether an array of it is text.
+    /// True if an array of this integer is text.
     pub(crate) character: bool,
-    /// Whether an array of it is a BLOB.
+    /// True if an array of this integer is a BLOB.
     pub(crate) blob: bool,
     /// Name of the clock that its value sets.
     pub(crate) clock: Option<Arc<str>>,
     pub(crate) role: Role,
-    /// Whether it is never shown, be it that another field depends on it: it has a role in CTF 2.
+    /// True if the integer is never shown, even if another field depends on it: it has a role in
+    /// CTF 2.
     pub(crate) concealed: bool,
     pub(crate) slot: Option<usize>,
-    /// Whether nothing but showing it is to be done with it.
+    /// True if the reader only shows the integer.
     pub(crate) plain: bool,
-    /// Whether it stands for a truth: all but 0 is true.
+    /// True if the integer is a truth value: all but 0 is true.
     pub(crate) boolean: bool,
-    /// Whether its bits are in the order that is unusual for its byte order.
+    /// True if the bits are in the order that is unusual for the byte order.
     pub(crate) reversed: bool,
-    /// Whether it is as long as its bytes say (LEB128), at most `bits` long.
+    /// True if the bytes give the integer's length (LEB128), at most `bits`.
     pub(crate) variable: bool,
-    /// What its values stand for, beyond what plain text shows.
+    /// The meaning of the values, beyond what plain text shows.
     pub(crate) meaning: Option<Arc<Meaning>>,
 }
 
@@ -97,22 +98,22 @@ impl Integer {
         self.bits
     }
 
-    /// Whether it is signed; its value is then sign-extended to 64 bits.
+    /// Returns true if the integer is signed; its value is then sign-extended to 64 bits.
     pub const fn is_signed(&self) -> bool {
         self.signed
     }
 
-    /// Whether it is as long as its bytes say (LEB128).
+    /// Returns true if the bytes give the integer's length (LEB128).
     pub const fn is_variable(&self) -> bool {
         self.variable
     }
 
-    /// Whether it stands for a truth: all but 0 is true.
+    /// Returns true if the integer is a truth value: all but 0 is true.
     pub const fn is_boolean(&self) -> bool {
         self.boolean
     }
 
-    /// What its values stand for, if the trace says so.
+    /// Returns the meaning of the values, if the trace has one.
     pub fn meaning(&self) -> Option<&Meaning> {
         self.meaning.as_deref()
     }
@@ -143,9 +144,9 @@ impl Integer {
 pub struct Enumeration {
     pub(crate) integer: Integer,
     pub(crate) labels: Arc<[Mapping]>,
-    /// Whether labels stand for bits, by their number from the lowest, not for values.
+    /// True if labels belong to bits, by their number from the lowest, not to values.
     pub(crate) flags: bool,
-    /// Whether it is CTF 2's.
+    /// True if the enumeration is one of CTF 2.
     pub(crate) is_version_2: bool,
 }
 
@@ -162,13 +163,13 @@ impl Mapping {
         self.ranges.iter().any(|&(first, last)| in_range(value, first, last, signed))
     }
 
-    /// Whether a bit of `value` is set of those that the ranges name.
+    /// Returns true if a bit of `value` is set that the ranges name.
     fn has_bit(&self, value: u64) -> bool {
         (0..64).any(|bit| value >> bit & 1 == 1 && self.contains(bit, false))
     }
 }
 
-/// Whether `value` is in the closed range, all as two's complement.
+/// Returns true if `value` is in the closed range, all as two's complement.
 pub(crate) fn in_range(value: u64, first: u64, last: u64, signed: bool) -> bool {
     if signed {
         (first as i64..=last as i64).contains(&(value as i64))
@@ -183,12 +184,13 @@ impl Enumeration {
         &self.integer
     }
 
-    /// Whether labels stand for bits rather than for values.
+    /// Returns true if labels belong to bits rather than to values.
     pub const fn is_flags(&self) -> bool {
         self.flags
     }
 
-    /// Whether it is CTF 2's: then babeltrace2 shows several labels in braces.
+    /// Returns true if the enumeration is one of CTF 2: then babeltrace2 shows several labels in
+    /// braces.
     pub const fn is_version_2(&self) -> bool {
         self.is_version_2
     }
@@ -220,7 +222,7 @@ impl Enumeration {
 #[derive(Debug, Clone, Copy)]
 pub struct Float {
     pub(crate) bits: u32,
-    /// As in [`Integer`].
+    /// True if the bits are in the order that is unusual for the byte order.
     pub(crate) reversed: bool,
     pub(crate) alignment: u64,
     pub(crate) big_endian: bool,
@@ -231,8 +233,8 @@ pub struct Float {
 pub struct Struct {
     pub(crate) members: Vec<Member>,
     pub(crate) alignment: u64,
-    /// Whether it has something to show: a member that is not for the reader alone, or, if it
-    /// is empty, its emptiness. (In CTF 2, only packet contexts can have nothing to show.)
+    /// True if the structure has something to show: a member that is not for the reader alone, or,
+    /// if it is empty, its emptiness. (In CTF 2, only packet contexts can have nothing to show.)
     pub(crate) shown: bool,
     /// Its members whose places are known, in order; empty until all is known of them.
     pub(crate) runs: Vec<Run>,
@@ -250,16 +252,16 @@ impl Struct {
 pub struct Member {
     pub(crate) raw_name: String,
     pub(crate) kind: Type,
-    /// Whether it is for the reader alone, such as a timestamp.
+    /// True if the member is for the reader alone, such as a timestamp.
     pub(crate) hidden: bool,
-    /// What stands before its value in text: ` name = ` or `, name = `.
+    /// Text before the member's value: ` name = ` or `, name = `.
     pub(crate) lead: Literal,
-    /// Whether its name may be that of another member, too.
+    /// True if another member may have the same name.
     pub(crate) is_ambiguous: bool,
 }
 
 impl Member {
-    /// Whether it is for the reader alone: no sink is told of it.
+    /// Returns true if the member is for the reader alone: no sink gets it.
     pub const fn is_hidden(&self) -> bool {
         self.hidden
     }
@@ -302,7 +304,7 @@ pub struct Array {
     pub(crate) elements: Option<Elements>,
 }
 
-/// As many elements as an earlier field says.
+/// Elements whose number is the value of an earlier field.
 #[derive(Debug, Clone)]
 pub struct Sequence {
     pub(crate) element: Box<Type>,
@@ -320,7 +322,7 @@ pub struct Variant {
     pub(crate) slot: usize,
     pub(crate) signed: bool,
     pub(crate) options: Vec<VariantOption>,
-    /// Whether there may be nothing, where no option is selected.
+    /// True if the variant may be empty, where no option is selected.
     pub(crate) optional: bool,
 }
 
@@ -335,13 +337,13 @@ impl Variant {
         &self.options
     }
 
-    /// Whether there may be nothing instead.
+    /// Returns true if the variant may be empty.
     pub const fn is_optional(&self) -> bool {
         self.optional
     }
 }
 
-/// How characters are encoded.
+/// Encoding of characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Encoding {
@@ -361,7 +363,7 @@ impl Encoding {
     }
 }
 
-/// Where a text ends.
+/// The end of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextEnd {
     /// Behind a character 0.
@@ -380,7 +382,7 @@ pub struct WideText {
 }
 
 impl WideText {
-    /// How its characters are encoded.
+    /// Returns the encoding of the characters.
     pub const fn encoding(&self) -> Encoding {
         self.encoding
     }
@@ -412,12 +414,12 @@ impl Array {
         &self.element
     }
 
-    /// How many there are.
+    /// Returns the number of elements.
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// Whether it is text rather than elements.
+    /// Returns true if the array is text rather than elements.
     pub const fn is_text(&self) -> bool {
         self.text
     }
@@ -434,7 +436,7 @@ impl Sequence {
         self.slot
     }
 
-    /// Whether it is text rather than elements.
+    /// Returns true if the sequence is text rather than elements.
     pub const fn is_text(&self) -> bool {
         self.text
     }
@@ -453,7 +455,7 @@ impl Float {
 }
 
 impl Type {
-    /// Where a field of this type may begin: at multiples of this many bits.
+    /// Returns the alignment of a field of this type, in bits.
     pub(crate) fn alignment(&self) -> u64 {
         match self {
             Self::Integer(integer) => integer.alignment,
@@ -467,8 +469,8 @@ impl Type {
         }
     }
 
-    /// Whether the field is for the reader alone: babeltrace2 keeps integers that set a clock,
-    /// or that tell about packets and events, to itself unless another field needs them.
+    /// Returns true if the field is for the reader alone: babeltrace2 hides integers that set a
+    /// clock, or that describe packets and events, unless another field needs them.
     #[inline]
     pub fn is_hidden(&self) -> bool {
         // Nearly always: the parts of events are structures.

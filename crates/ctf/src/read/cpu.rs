@@ -13,7 +13,7 @@ pub struct CpuId<F> {
     found: F,
     /// Structures that are open.
     depth: u32,
-    /// Whether the next value is the one.
+    /// True if the next value is the CPU's number.
     is_next: bool,
 }
 

@@ -3,7 +3,7 @@
 use super::error::DecodeError;
 use crate::model::runs::Elements;
 
-/// Where the walk is in a piece of a packet.
+/// The state of a walk through a piece of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'bytes> {
     bytes: &'bytes [u8],

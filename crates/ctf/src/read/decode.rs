@@ -9,14 +9,14 @@ use std::slice::Iter;
 
 use super::cursor::Cursor;
 use super::error::DecodeError;
-use crate::model::runs::{Elements, Place, Run};
+use crate::model::runs::{Elements, NumberPlace, Run};
 use crate::model::types::{
     Array, Encoding, Enumeration, Float, Integer, Member, ROLES, Role, Sequence, Struct, TextEnd,
     Type, Variant, VariantOption, WideText, in_range,
 };
 
-/// Takes decoded values, in the order of their bytes. Whoever wants values alone need not be told
-/// of what they are parts.
+/// A receiver of decoded values, in the order of their bytes. A sink that needs only values ignores
+/// the methods for structures.
 pub trait Sink {
     /// An integer; if it is signed, `value` is sign-extended two's complement.
     fn integer(&mut self, kind: &Integer, value: u64);
@@ -66,7 +66,7 @@ impl Sink for Skip {
     fn text(&mut self, _: &[u8]) {}
 }
 
-/// What decoding leaves behind for later fields.
+/// State that decoding a field leaves for later fields.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     /// Latest values of the fields that others depend on.
@@ -75,11 +75,11 @@ pub(crate) struct State {
     pub(crate) clock: u64,
     /// Latest values of the fields that tell about packets and events.
     pub(crate) roles: [Option<u64>; ROLES],
-    /// How many more elements of arrays this packet may have.
+    /// Number of further elements that arrays of this packet may have.
     pub(crate) budget: u64,
 }
 
-/// What decoding has come to, which an event that cannot be decoded must not change.
+/// Results of decoding, which an event that cannot be decoded must not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     clock: u64,
@@ -103,7 +103,7 @@ impl State {
         self.roles[role as usize]
     }
 
-    /// What to do with an integer's value besides showing it.
+    /// Uses an integer's value for everything other than showing it.
     fn note(&mut self, integer: &Integer, value: u64, bits: u32) {
         if integer.role != Role::None {
             self.roles[integer.role as usize] = Some(value);
@@ -383,7 +383,7 @@ fn decode_run<S: Sink>(
 #[inline]
 pub(crate) fn placed<S: Sink>(
     member: &Member,
-    place: &Place,
+    place: &NumberPlace,
     run: &[u8],
     state: &mut State,
     sink: &mut S,

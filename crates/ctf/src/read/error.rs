@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and where.
+//! Errors in a trace, and their places.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct MetadataError {
     pub line: u32,
     /// Column in bytes, counted from 1; 0 as for `line`.
     pub column: u32,
-    /// What is wrong there.
+    /// The error.
     pub problem: MetadataProblem,
 }
 
@@ -20,7 +20,7 @@ impl MetadataError {
     }
 }
 
-/// What is wrong with metadata.
+/// An error in metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetadataProblem {
@@ -33,9 +33,9 @@ pub enum MetadataProblem {
     Version(String),
     /// Another token was expected here.
     Unexpected {
-        /// What stands there.
+        /// The text found.
         found: String,
-        /// What should.
+        /// The text expected.
         expected: &'static str,
     },
     /// JSON that is none; with why that is.
@@ -66,7 +66,8 @@ pub enum MetadataProblem {
 }
 
 impl MetadataProblem {
-    /// What the parser of JSON says, without the place, which is said in its own terms.
+    /// Makes an error from a message of the JSON parser, without the place, which an error has in
+    /// its own form.
     pub(crate) fn json(error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
@@ -137,12 +138,12 @@ impl std::error::Error for TimeError {}
 pub enum DecodeError {
     /// A field goes beyond the content of its packet, or beyond the bytes at hand.
     Truncated {
-        /// Where the field begins.
+        /// Start of the field.
         bit: u64,
     },
     /// The packet does not begin with CTF's magic number.
     Magic {
-        /// What it begins with.
+        /// Value at the start of the field.
         found: u64,
     },
     /// The packet belongs to a stream class that the metadata does not declare.
@@ -159,7 +160,7 @@ pub enum DecodeError {
     UnknownEvent {
         /// The event's id.
         id: u64,
-        /// Where the event begins.
+        /// Start of the event.
         bit: u64,
     },
     /// The packet's content is larger than the packet, or smaller than its header, or its size
@@ -172,33 +173,33 @@ pub enum DecodeError {
     },
     /// A sequence with more elements than the packet can hold.
     Length {
-        /// Where the sequence begins.
+        /// Start of the sequence.
         bit: u64,
         /// Its elements.
         length: u64,
     },
     /// An integer of variable length that is longer than 64 bits.
     Integer {
-        /// Where the integer begins.
+        /// Start of the integer.
         bit: u64,
     },
     /// A variant whose tag selects none of its options.
     Tag {
-        /// Where the variant begins.
+        /// Start of the variant.
         bit: u64,
         /// The tag's value.
         tag: u64,
     },
     /// An event that takes no space, so that there is no telling how many there are.
     Empty {
-        /// Where it stands.
+        /// Start of the event.
         bit: u64,
     },
     /// A time that does not fit 63 bits of nanoseconds since the clock's origin.
     Time {
         /// Clock value.
         cycles: u64,
-        /// Where the event begins that has it.
+        /// Start of the event that has the field.
         bit: u64,
     },
 }

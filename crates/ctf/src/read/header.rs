@@ -7,7 +7,7 @@
 
 use super::cursor::Cursor;
 use super::decode::{State, advanced};
-use crate::model::runs::Place;
+use crate::model::runs::NumberPlace;
 use crate::model::types::{Enumeration, Integer, Member, Role, Struct, Type};
 
 /// An event header whose numbers have known places.
@@ -15,8 +15,8 @@ use crate::model::types::{Enumeration, Integer, Member, Role, Struct, Type};
 pub(crate) struct HeaderPlan {
     alignment: u64,
     /// The number that says which shape it is, and its slot.
-    tag: Option<(Place, usize)>,
-    /// How many bytes from the header's start must be at hand for any shape.
+    tag: Option<(NumberPlace, usize)>,
+    /// Number of bytes from the header's start that must be at hand for any shape.
     reach: usize,
     shapes: Vec<Shape>,
     /// The first shape, if it is within one word.
@@ -31,7 +31,7 @@ struct Word {
     tag: Bits,
     /// The tags that select it: this one, and so many more.
     first: u64,
-    others: u64,
+    further_tags: u64,
     bits: u64,
     /// The tag or another number; `None`: the stream has one class of events.
     id: Option<Bits>,
@@ -63,10 +63,10 @@ struct Shape {
     bits: u64,
     id: Id,
     /// Low bits of the clock, and how many.
-    clock: Option<(Place, u32)>,
+    clock: Option<(NumberPlace, u32)>,
 }
 
-/// What tells the event's class.
+/// The source of the event's class.
 #[derive(Debug, Clone)]
 enum Id {
     /// Nothing: the stream has one class of events.
@@ -74,7 +74,7 @@ enum Id {
     /// The tag.
     Tag,
     /// Another number.
-    At(Place),
+    At(NumberPlace),
 }
 
 impl HeaderPlan {
@@ -98,7 +98,7 @@ impl HeaderPlan {
             return None;
         };
         let slot = tag.slot.filter(|&slot| slot == choice.slot && !tag.signed)?;
-        let place = Place::new(0, tag.bits, false, tag.big_endian)?;
+        let place = NumberPlace::new(0, tag.bits, false, tag.big_endian)?;
         let mut shapes = Vec::new();
         for option in &choice.options {
             let Type::Struct(Struct { members, alignment: within, .. }) = &option.kind else {
@@ -138,7 +138,7 @@ impl HeaderPlan {
         let read =
             if word.big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
         let tag = word.tag.of(read);
-        if tag.wrapping_sub(word.first) > word.others || word.bits > rest {
+        if tag.wrapping_sub(word.first) > word.further_tags || word.bits > rest {
             return None;
         }
         cursor.pass(self.alignment, word.bits);
@@ -179,10 +179,10 @@ impl HeaderPlan {
 
 impl Word {
     /// The shape that `tag` selects, if it has a clock and is within a word.
-    fn new(tag: Option<Place>, shape: &Shape) -> Option<Self> {
+    fn new(tag: Option<NumberPlace>, shape: &Shape) -> Option<Self> {
         let (clock, clock_bits) = shape.clock?;
         let big_endian = clock.is_big_endian();
-        let bits = |place: Place| {
+        let bits = |place: NumberPlace| {
             let shift = place.shift_in_first_word().filter(|_| place.is_big_endian() == big_endian);
             Some(Bits { shift: shift?, mask: place.mask() })
         };
@@ -190,7 +190,7 @@ impl Word {
             big_endian,
             tag: tag.map_or(Some(Bits { shift: 0, mask: 0 }), bits)?,
             first: tag.map_or(0, |_| shape.first),
-            others: tag.map_or(u64::MAX, |_| shape.last.wrapping_sub(shape.first)),
+            further_tags: tag.map_or(u64::MAX, |_| shape.last.wrapping_sub(shape.first)),
             bits: shape.bits,
             id: match &shape.id {
                 Id::None => None,
@@ -218,10 +218,10 @@ impl Shape {
             return None;
         }
         let at = self.bits.checked_next_multiple_of(alignment)?;
-        let place = Place::new(at, bits, signed, big_endian)?;
+        let place = NumberPlace::new(at, bits, signed, big_endian)?;
         self.bits = at + u64::from(bits);
         match integer.role {
-            // Of events nobody asks for the latter.
+            // The begin time of a packet has no use in an event.
             Role::None | Role::TimestampBegin => {}
             // Of several ids the last counts.
             Role::EventClass => self.id = if tag.is_some() { Id::Tag } else { Id::At(place) },

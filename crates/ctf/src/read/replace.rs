@@ -9,12 +9,12 @@ use crate::model::types::{Enumeration, Integer, Member, VariantOption};
 /// The payload's last member, which says of which arguments something is missing.
 pub const INCOMPLETE: &str = "incomplete";
 
-/// What is read in place of what an event has.
+/// Values that are read in place of the event's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Replacement<'r> {
     /// Names of texts in its payload, and what they are to be.
     pub texts: &'r [(&'r str, &'r [u8])],
-    /// What [`INCOMPLETE`] is to be; `None`: what it is.
+    /// Value for [`INCOMPLETE`]; `None`: the event's own.
     pub incomplete: Option<u64>,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Replacing<'s, 'r, S> {
     by: Replacement<'r>,
     is_payload: bool,
     depth: u32,
-    /// What the next text is to be.
+    /// Replacement for the next text.
     text: Option<&'r [u8]>,
-    /// What the next number is to be.
+    /// Replacement for the next number.
     number: Option<u64>,
 }
 

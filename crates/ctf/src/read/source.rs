@@ -16,7 +16,7 @@ use crate::model::types::{Integer, Role, Type};
 
 /// Something that has bytes at offsets.
 pub trait Bytes {
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     fn length(&self) -> u64;
     /// Reads bytes at `offset` into `buffer`; how many. 0 is the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -59,32 +59,32 @@ impl Bytes for [u8] {
     }
 }
 
-/// How many bytes are read at once, unless [`SourceStream::with_window`] says otherwise.
+/// Number of bytes that are read at once, unless [`SourceStream::with_window`] sets another.
 const WINDOW_BYTES: usize = 256 << 10;
 /// Largest event; a larger one is damage.
 const EVENT_BYTES_MAX: usize = 64 << 20;
 /// Windows begin at multiples of this, so that alignment in a window is alignment in its packet.
 const WINDOW_ALIGNMENT: u64 = 4096;
 
-/// What stopped, or interrupted, the reading of a stream, and where.
+/// An error that stopped, or interrupted, the reading of a stream, and its place.
 #[derive(Debug)]
 pub struct StreamError {
-    /// Which of the stream's packets it is, from 0.
+    /// Number of the packet in the stream, from 0.
     pub packet: u64,
-    /// Where in the stream that packet begins, in bytes.
+    /// Start of that packet in the stream, in bytes.
     pub at: u64,
-    /// What is wrong with it.
+    /// The damage.
     pub damage: Damage,
 }
 
 impl StreamError {
-    /// Whether all events of the packet are there.
+    /// Returns true if the packet has all its events.
     pub const fn is_padding(&self) -> bool {
         matches!(self.damage, Damage::Padding(_))
     }
 }
 
-/// What is wrong with a packet.
+/// Damage to a packet.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Damage {
@@ -100,20 +100,20 @@ pub enum Damage {
     /// An event in it, whose contexts and fields begin at this bit of it, has more text than a
     /// line may have.
     Line {
-        /// Where they begin.
+        /// Start of the contexts and fields of the event.
         bit: u64,
     },
     /// The event at this bit of it is earlier than the one before it in its stream. The event is
     /// read all the same.
     Backward {
-        /// Where the event begins.
+        /// Start of the event.
         bit: u64,
-        /// How much earlier the event is, in nanoseconds.
+        /// Number of nanoseconds by which the event is earlier.
         ns: u64,
     },
     /// It begins after it ends, by the clock. Its events are read all the same.
     EndsFirst {
-        /// How much later it begins, in nanoseconds.
+        /// Number of nanoseconds by which the packet begins later.
         ns: u64,
     },
 }
@@ -159,29 +159,29 @@ impl std::error::Error for StreamError {}
 pub struct SourceStream<B> {
     bytes: B,
     length: u64,
-    /// How many bytes are read at once.
+    /// Number of bytes that are read at once.
     window_bytes: usize,
     /// Up to where bytes are wanted, as far as known: no more are read ahead.
     wanted_to: u64,
     buffer: Vec<u8>,
-    /// How much of `buffer` was read; what is behind that is of no meaning, but not worth the time
-    /// that clearing it again and again would take.
+    /// Number of bytes of `buffer` that were read. The rest has no meaning; clearing it each time
+    /// would take too long.
     filled: usize,
-    /// Where in the stream `buffer` begins.
+    /// Start of `buffer` in the stream.
     buffer_at: u64,
     /// The current packet's number.
     packet: u64,
-    /// Where the current packet begins.
+    /// Start of the current packet.
     packet_at: u64,
-    /// How many bytes of the current packet there are.
+    /// Number of bytes of the current packet that exist.
     available: u64,
-    /// How many bytes of the current packet are missing, by the size that it says.
+    /// Number of bytes of the current packet that are missing, by the size in its header.
     missing: u64,
-    /// Where the window begins in the packet.
+    /// Start of the window in the packet.
     window_start: u64,
     /// The window in `buffer`.
     window: Range<usize>,
-    /// Where the next packet begins.
+    /// Start of the next packet.
     next_at: u64,
     /// The next packet's number.
     next: u64,
@@ -231,7 +231,7 @@ impl<B: Bytes> SourceStream<B> {
         self.next = number;
     }
 
-    /// Where the next packet begins, and its number.
+    /// Returns the start of the next packet, and its number.
     pub const fn next(&self) -> (u64, u64) {
         (self.next_at, self.next)
     }
@@ -241,12 +241,12 @@ impl<B: Bytes> SourceStream<B> {
         (self.packet, self.packet_at)
     }
 
-    /// Whether no packet is left.
+    /// Returns true if no packet is left.
     pub const fn is_at_end(&self) -> bool {
         self.next_at >= self.length
     }
 
-    /// What the next packet says of itself, if it can be read; it stays the next.
+    /// Returns the header of the next packet, if it can be read; it stays the next.
     pub fn peek(&mut self, trace: &Trace) -> Option<Packet> {
         let mut decoder = StreamDecoder::new(trace);
         let (next_at, next) = self.next();
@@ -354,12 +354,13 @@ impl<B: Bytes> SourceStream<B> {
         Err(self.damaged(Damage::Packet(error)))
     }
 
-    /// What is said of `damage` in the current packet.
+    /// Returns an error for `damage` in the current packet.
     pub const fn damaged(&self, damage: Damage) -> StreamError {
         StreamError { packet: self.packet, at: self.packet_at, damage }
     }
 
-    /// What is at hand of the current packet: its start, until an event was read.
+    /// Returns the bytes of the current packet that are at hand: its start, until an event was
+    /// read.
     #[inline]
     pub fn window(&self) -> Window<'_> {
         let bytes = self.buffer.get(self.window.clone()).unwrap_or_default();
@@ -415,8 +416,8 @@ impl<B: Bytes> SourceStream<B> {
     }
 }
 
-/// Whether each packet of a class can be decoded without the ones before it: nothing that it
-/// shows depends on what the clock was at their end.
+/// Returns true if each packet of a class can be decoded without the packets before it: nothing
+/// that it shows depends on the clock at their end.
 pub fn packets_stand_alone(class: &StreamClass) -> bool {
     let sets_clock = |integer: &Integer| {
         integer.role == Role::TimestampBegin && integer.clock.is_some() && !integer.signed
@@ -424,12 +425,14 @@ pub fn packets_stand_alone(class: &StreamClass) -> bool {
     class.clock.is_none() || context_has_64_bits(class, sets_clock)
 }
 
-/// Whether packets of a class have all bits of the clock at their end. Fewer bits are not extended.
+/// Returns true if packets of a class have all bits of the clock at their end. Fewer bits are not
+/// extended.
 pub fn has_whole_end(class: &StreamClass) -> bool {
     context_has_64_bits(class, |integer| integer.role == Role::TimestampEnd)
 }
 
-/// Whether the packet context of a class has an integer of 64 bits of which this holds.
+/// Returns true if the packet context of a class has an integer of 64 bits for which `holds` is
+/// true.
 fn context_has_64_bits(class: &StreamClass, holds: impl Fn(&Integer) -> bool) -> bool {
     let members = match &class.packet_context {
         Some(Type::Struct(context)) => &context.members[..],

@@ -16,7 +16,7 @@ use crate::model::types::{Role, Type};
 
 /// First word of every packet.
 pub(super) const PACKET_MAGIC: u64 = 0xC1FC_1FC1;
-/// How many elements a packet's arrays may have beyond one for each of its bits.
+/// Number of elements that a packet's arrays may have beyond one for each of its bits.
 const SPARE_ELEMENTS: u64 = 4096;
 
 /// A piece of a packet.
@@ -24,7 +24,7 @@ const SPARE_ELEMENTS: u64 = 4096;
 pub struct Window<'bytes> {
     /// The bytes.
     pub bytes: &'bytes [u8],
-    /// Where in the packet they begin; a multiple of 4096.
+    /// Start of the bytes in the packet; a multiple of 4096.
     pub start: u64,
 }
 
@@ -35,12 +35,12 @@ impl<'bytes> Window<'bytes> {
     }
 }
 
-/// What a packet says of itself.
+/// Header and context of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
     /// Index of its class in [`Trace::streams`].
     pub stream: usize,
-    /// Which of the class's streams it belongs to, if it says so.
+    /// Number of the packet's stream in its class, if the packet has one.
     pub stream_instance: Option<u64>,
     /// Header, context and events, in bits; `None`: all there is.
     pub content_bits: Option<u64>,
@@ -59,16 +59,16 @@ pub struct Packet {
 /// Something that the tracer lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
-    /// What was lost.
+    /// The lost things.
     pub what: Lost,
-    /// How many; `None` if the first packet of a stream tells of losses, which may have been
-    /// before it.
+    /// Number of lost things; `None` if the first packet of a stream reports losses, which may have
+    /// been before it.
     pub count: Option<u64>,
     /// Between which clock values, if the stream's packets have times.
     pub between: Option<(u64, u64)>,
 }
 
-/// What can be lost.
+/// Things that can be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// Events.
@@ -88,7 +88,7 @@ pub struct EventHeader<'trace> {
     pub time: Option<i64>,
 }
 
-/// Takes an event's parts: a [`Sink`] that is told which scope begins.
+/// Takes an event's parts: a [`Sink`] that also gets the scope that begins.
 pub trait EventSink: Sink {
     /// A scope begins; it has something to show.
     fn begin_scope(&mut self, scope: Scope);
@@ -98,8 +98,8 @@ impl EventSink for Skip {
     fn begin_scope(&mut self, _: Scope) {}
 }
 
-/// What a stream's packets leave behind for those that follow: enough to go on from the next
-/// packet later, even with metadata that has grown meanwhile.
+/// State that a stream's packets leave for those that follow: enough to go on from the next packet
+/// later, even with metadata that has grown meanwhile.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Carry {
     packet: Option<Packet>,
@@ -163,7 +163,7 @@ impl<'trace> StreamDecoder<'trace> {
         }
     }
 
-    /// What the packets up to here leave behind. To be asked between packets.
+    /// Returns the state that the packets so far leave for the next. To be called between packets.
     pub const fn carry(&self) -> Carry {
         Carry { packet: self.packet, clock: self.state.clock }
     }
@@ -173,7 +173,7 @@ impl<'trace> StreamDecoder<'trace> {
         self.class.map(|(_, class)| class)
     }
 
-    /// Where in the packet the next event begins, in bits.
+    /// Returns the place of the next event in the packet, in bits.
     pub const fn position_bits(&self) -> u64 {
         self.position
     }
@@ -185,7 +185,7 @@ impl<'trace> StreamDecoder<'trace> {
 
     /// Reads a packet's header and context, and goes to its first event. `available` is how
     /// many bytes of the packet there are at most, e.g. in its file. The context's visible
-    /// members go to `sink`. Losses since the packet before are told to `lost`.
+    /// members go to `sink`. Losses since the packet before go to `lost`.
     ///
     /// After an error the decoder is where it was before.
     pub fn begin_packet<S: Sink>(
@@ -315,21 +315,21 @@ impl<'trace> StreamDecoder<'trace> {
 /// An event of which the header has been read: its body comes next.
 #[derive(Debug)]
 pub struct Body<'d, 'w, 'trace> {
-    /// What the header said.
+    /// Content of the header.
     pub header: EventHeader<'trace>,
     stream: &'trace StreamClass,
     /// At the body.
     cursor: Cursor<'w>,
-    /// What there was before the header.
+    /// Counts from before the header.
     before: Counts,
-    /// What is read in place of what it has.
+    /// Values that are read in place of the event's own.
     replacement: Option<Replacement<'d>>,
-    /// As it was before the header, but for the state.
+    /// The decoder before the header, except for the state.
     decoder: &'d mut StreamDecoder<'trace>,
 }
 
 impl<'w, 'trace> Body<'_, 'w, 'trace> {
-    /// Where in the packet it begins, in bits.
+    /// Returns the start of the event in the packet, in bits.
     pub fn position_bits(&self) -> u64 {
         self.cursor.position()
     }
@@ -341,7 +341,7 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
     #[inline]
     pub fn read<S: EventSink>(mut self, sink: &mut S) -> Result<(), DecodeError> {
         if self.replacement.is_some() {
-            let read = self.look(sink);
+            let read = self.peek(sink);
             return read.and_then(|()| self.skip());
         }
         let classes = (self.stream, self.header.class);
@@ -364,12 +364,12 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
         }
     }
 
-    /// Reads it into `sink`, and stays where it is: whoever looks may read it afterwards.
+    /// Reads the event into `sink` without moving on: the caller may read it again afterwards.
     ///
     /// # Errors
     ///
     /// As [`Body::read`]. Then it may still be read, with the same error.
-    pub fn look<S: EventSink>(&mut self, sink: &mut S) -> Result<(), DecodeError> {
+    pub fn peek<S: EventSink>(&mut self, sink: &mut S) -> Result<(), DecodeError> {
         let (mut cursor, state) = (self.cursor, &mut self.decoder.state);
         let (classes, counts) = ((self.stream, self.header.class), state.counts());
         let read = match self.replacement {
@@ -432,7 +432,7 @@ pub struct WholeEvent<'w, 'trace> {
     pub(crate) class: &'trace EventClass,
     /// At its header.
     pub(crate) cursor: Cursor<'w>,
-    /// As it was before its header.
+    /// State of the decoder before the header.
     pub(crate) state: State,
 }
 
@@ -487,11 +487,11 @@ fn read_flat<S: EventSink>(
             sink.member(member);
             sink.text(cursor.string()?);
         }
-        if !part.others.is_empty() {
+        if !part.rest.is_empty() {
             // A copy, so that the cursor itself need not have a place in memory: a store and a
             // load of where a string ends would be on the way to every next event.
             let mut others = *cursor;
-            decode_members(&part.others, &part.runs, &mut others, state, sink)?;
+            decode_members(&part.rest, &part.runs, &mut others, state, sink)?;
             *cursor = others;
         }
         sink.end_struct();
@@ -550,7 +550,7 @@ fn packet(stream: usize, state: &State) -> Packet {
     }
 }
 
-/// What was lost between two packets, by babeltrace2's rules (see the `write` module).
+/// Returns the losses between two packets, by babeltrace2's rules (see the `write` module).
 fn losses(
     before: Option<&Packet>,
     packet: &Packet,

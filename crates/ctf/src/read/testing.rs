@@ -1,4 +1,4 @@
-//! What unit tests share with the tests of the whole: traces made at random.
+//! Helpers that unit tests share with the integration tests: random traces.
 
 #[path = "../../tests/support/random.rs"]
 mod random;

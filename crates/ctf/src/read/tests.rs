@@ -48,7 +48,7 @@ fn strip_type(kind: &mut Type) -> usize {
     }
 }
 
-/// What an event's header and body gave, as something that can be compared.
+/// The content of an event's header and body in a form that can be compared.
 type Event = (u64, u64, Option<i64>, String);
 
 /// Reads an event by each of `windows` in turn until one is large enough; what came of it, and
@@ -78,7 +78,7 @@ fn step(
     (errors, None)
 }
 
-/// How much was worked out for speed, how many events were read, how many of them again.
+/// Numbers of fast paths that were prepared, of events, and of events that were read again.
 #[derive(Default)]
 struct Compared {
     worked_out: usize,
@@ -103,7 +103,7 @@ fn compare(seed: u64, total: &mut Compared) {
     assert_eq!(begun[0], begun[1], "seed {seed}: {metadata}");
     while begun[0].0.is_ok() {
         let at = fast.position_bits() as usize / 8;
-        let cut = (at + random.below(30) as usize).min(bytes.len());
+        let cut = (at + random.next_below(30) as usize).min(bytes.len());
         let windows = [Window::whole(&bytes[..cut]), whole];
         // One never sees the piece, one only passes over the event.
         let mut others = [slow.clone(), fast.clone()];
@@ -139,7 +139,7 @@ fn fast_paths_find_what_the_walk_finds() {
     assert!(worked_out > 5000 && events > 5000 && cut > 500, "{worked_out} {events} {cut}");
 }
 
-/// Such a range has no tag in it, however it is looked up.
+/// A range that ends before it begins contains no tag, whichever lookup is used.
 #[test]
 fn ranges_that_end_before_they_begin_select_no_header() {
     let metadata = r#"/* CTF 1.8 */
@@ -199,12 +199,12 @@ fn a_large_context_is_there_once_for_all_events() {
             flat.parts().first().expect("a context")
         });
         let parts: Vec<_> = parts.collect();
-        let known = |part: &FlatPart| part.numbers.len() + part.texts.len() + part.others.len();
+        let known = |part: &FlatPart| part.numbers.len() + part.texts.len() + part.rest.len();
         assert_eq!(parts.iter().map(|part| known(part)).collect::<Vec<_>>(), [50, 50, 50]);
         for part in &parts {
             assert!(Arc::ptr_eq(&part.numbers, &parts[0].numbers));
             assert!(Arc::ptr_eq(&part.texts, &parts[0].texts));
-            assert!(Arc::ptr_eq(&part.others, &parts[0].others));
+            assert!(Arc::ptr_eq(&part.rest, &parts[0].rest));
             assert!(Arc::ptr_eq(&part.runs, &parts[0].runs));
         }
     }

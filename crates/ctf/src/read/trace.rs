@@ -11,7 +11,7 @@ use crate::model::Uuid;
 use crate::model::runs::Flat;
 use crate::model::types::{Role, Struct, Type};
 
-/// What CTF 2 calls a trace.
+/// The identity of a trace in CTF 2.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TraceName {
     pub(crate) namespace: Option<String>,
@@ -19,25 +19,25 @@ pub(crate) struct TraceName {
     pub(crate) uid: Option<String>,
 }
 
-/// What tells a trace from others. The pieces of one trace (rotated chunks, snapshots) share it.
+/// The identity of a trace. The pieces of one trace (rotated chunks, snapshots) share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceIdentity<'a> {
-    /// Of CTF 1.8: its UUID, if it has one.
+    /// CTF 1.8: the trace's UUID, if it has one.
     Uuid(Option<&'a [u8; 16]>),
-    /// Of CTF 2: all three together. (The UUID of its metadata is no identity.)
+    /// CTF 2: the three fields together. (The UUID of the metadata is no identity.)
     Name {
-        /// Who gives the name.
+        /// Issuer of the name.
         namespace: Option<&'a str>,
         /// The name, often empty.
         name: Option<&'a str>,
-        /// What is unique within the other two.
+        /// Identifier that is unique within the other two.
         uid: Option<&'a str>,
     },
 }
 
 impl TraceIdentity<'_> {
-    /// Whether traces of this identity are pieces of one trace. In CTF 2, what lacks a name or a
-    /// unique id may be any trace.
+    /// Returns true if traces of this identity are pieces of one trace. In CTF 2, a trace without a
+    /// name or a unique id may be any trace.
     pub const fn is_unique(&self) -> bool {
         match self {
             Self::Uuid(uuid) => uuid.is_some(),
@@ -54,7 +54,7 @@ impl TraceIdentity<'_> {
     }
 }
 
-/// What a trace's metadata says.
+/// Content of a trace's metadata.
 #[derive(Debug, Clone)]
 pub struct Trace {
     pub(crate) uuid: Option<[u8; 16]>,
@@ -87,7 +87,7 @@ impl Trace {
         self.uuid.as_ref()
     }
 
-    /// What tells it from other traces.
+    /// Returns the trace's identity.
     pub fn identity(&self) -> TraceIdentity<'_> {
         if self.major < 2 {
             return TraceIdentity::Uuid(self.uuid());
@@ -100,7 +100,7 @@ impl Trace {
         }
     }
 
-    /// What the trace's environment says of `name`, e.g. `hostname`.
+    /// Returns the value of `name` in the trace's environment, e.g. `hostname`.
     pub fn environment(&self, name: &str) -> Option<&EnvironmentValue> {
         // The latest counts.
         self.environment.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value)
@@ -124,12 +124,12 @@ impl Trace {
         &self.clocks
     }
 
-    /// Whether its numbers are big endian where they do not say otherwise.
+    /// Returns true if the trace's numbers are big endian by default.
     pub const fn is_big_endian(&self) -> bool {
         self.big_endian
     }
 
-    /// What every packet begins with.
+    /// Returns the type of the header of every packet.
     pub const fn packet_header(&self) -> Option<&Type> {
         self.packet_header.as_ref()
     }
@@ -190,7 +190,7 @@ impl Trace {
     }
 }
 
-/// What all streams of a class have in common.
+/// Properties that all streams of a class have in common.
 #[derive(Debug, Clone)]
 pub struct StreamClass {
     pub(crate) id: u64,
@@ -201,10 +201,10 @@ pub struct StreamClass {
     pub(crate) events_by_id: HashMap<u64, usize>,
     pub(crate) clock: Option<Clock>,
     pub(crate) clock_name: Option<String>,
-    /// What tells its clock from others, whose names may be the same in CTF 2.
+    /// Identity of the stream's clock, because names of clocks are not unique in CTF 2.
     pub(crate) clock_id: Option<String>,
     pub(crate) has_packet_times: bool,
-    /// How event headers are read without walking through them, if they can be.
+    /// Plan for reading event headers without walking through them, if there is one.
     pub(crate) header_plan: Option<HeaderPlan>,
 }
 
@@ -219,17 +219,17 @@ impl StreamClass {
         &self.events
     }
 
-    /// What follows each packet's header.
+    /// Returns the type of the context after each packet's header.
     pub const fn packet_context(&self) -> Option<&Type> {
         self.packet_context.as_ref()
     }
 
-    /// What every event begins with.
+    /// Returns the type of the header of every event.
     pub const fn event_header(&self) -> Option<&Type> {
         self.event_header.as_ref()
     }
 
-    /// What follows each event's header.
+    /// Returns the type of the context after each event's header.
     pub const fn event_context(&self) -> Option<&Type> {
         self.event_context.as_ref()
     }
@@ -256,7 +256,7 @@ impl StreamClass {
     }
 }
 
-/// What all events of a class have in common.
+/// Properties that all events of a class have in common.
 #[derive(Debug, Clone)]
 pub struct EventClass {
     pub(crate) id: u64,
@@ -294,7 +294,7 @@ impl EventClass {
         self.level
     }
 
-    /// Where its model is described (Eclipse Modeling Framework).
+    /// Returns the address of the event's model (Eclipse Modeling Framework).
     pub fn emf_uri(&self) -> Option<&str> {
         self.emf_uri.as_deref()
     }
@@ -329,7 +329,7 @@ impl EventClass {
 /// A clock as the metadata describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockClass {
-    /// What fields and streams call it: in CTF 1.8, its name.
+    /// Identifier by which fields and streams refer to the clock: in CTF 1.8, its name.
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) uuid: Option<[u8; 16]>,
@@ -367,7 +367,7 @@ impl ClockClass {
         self.uuid.as_ref()
     }
 
-    /// What it is.
+    /// Returns the clock's description.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
@@ -392,18 +392,19 @@ impl ClockClass {
         self.clock().map(|clock| clock.base_ns)
     }
 
-    /// Whether its origin is the same as that of all other absolute clocks.
+    /// Returns true if the clock has the same origin as all other absolute clocks.
     pub const fn is_absolute(&self) -> bool {
         self.absolute
     }
 
-    /// How its values become times; `None` if its zero is beyond what 64 bits of nanoseconds hold.
+    /// Returns the conversion of the clock's values to times; `None` if its zero is beyond what 64
+    /// bits of nanoseconds hold.
     pub(crate) fn clock(&self) -> Option<Clock> {
         Clock::new(self.frequency, self.offset_seconds, self.offset_cycles)
     }
 }
 
-/// How a clock's values become times.
+/// The conversion of a clock's values to times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     pub(crate) frequency: u64,

@@ -1,4 +1,4 @@
-//! Events as values: for tests, and for whoever wants fields rather than text.
+//! Events as values: for tests, and for callers that need fields rather than text.
 
 use super::decode::Sink;
 use super::error::DecodeError;
@@ -43,7 +43,7 @@ impl Value {
 /// An event with its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Which of the streams given it comes from.
+    /// Index of the event's stream among the given streams.
     pub stream: usize,
     /// Its name.
     pub name: String,
@@ -53,9 +53,9 @@ pub struct Event {
     pub clock: u64,
     /// Visible members of its packet's context, e.g. `cpu_id`.
     pub packet_context: Option<Value>,
-    /// What all events of the stream have, e.g. `vtid`.
+    /// Fields that all events of the stream have, e.g. `vtid`.
     pub stream_context: Option<Value>,
-    /// What its class adds.
+    /// Fields that the event's class adds.
     pub event_context: Option<Value>,
     /// The payload.
     pub fields: Option<Value>,
@@ -68,7 +68,7 @@ pub struct StreamEvents {
     pub events: Vec<Event>,
     /// Packets, in order.
     pub packets: Vec<Packet>,
-    /// What the tracer lost.
+    /// Losses of the tracer.
     pub losses: Vec<Loss>,
     /// Byte of the packet that is damaged, and how.
     pub damage: Option<(usize, DecodeError)>,

@@ -1,5 +1,5 @@
-//! What numbers of the kernel's events stand for, written so that whoever reads the trace elsewhere
-//! can show it; and so that a reader that knows nothing of it sees plain numbers, as before.
+//! Meanings of numbers in kernel events, written so that a reader on another machine can show them,
+//! and so that a reader that does not know them sees plain numbers.
 //!
 //! A number with a meaning has a type with a name that says it, an alias of the plain type:
 //!
@@ -30,9 +30,10 @@
 //!
 //! A table is two enumerations that no field has. Of `choices`, one is in the bits of a mask, which
 //! is the value of the first label, `&`; each other bit may be one of `flags`, of which the first
-//! that fits counts. Where the first of `flags` is called `&`, bits that are not in its value are
-//! about something else, and not shown. Their values are of 64 bits with a sign, which all readers
-//! can hold. TABLE is the hash of what is in it, so that it is there once, whoever uses it.
+//! that fits counts. Where the first of `flags` is called `&`, bits that are not in its value
+//! belong to something else, and are not shown. Their values are of 64 bits with a sign, which all
+//! readers can hold. TABLE is the hash of the table's content, so that each table is declared once,
+//! however many types use it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use trackway_schema::{FieldKind, Scalar};
 
 use super::metadata::{Integer, Quoted};
 
-/// What a number stands for.
+/// The meaning of a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
     /// By name: one of some values, some bits, or both.
@@ -50,7 +51,7 @@ pub enum Meaning {
     Result {
         /// Names of errors, by their numbers.
         errors: Arc<Names>,
-        /// Whether what is no error is an address.
+        /// True if a value that is no error is an address.
         is_address: bool,
     },
     /// A file descriptor of a folder, or `AT_FDCWD`.
@@ -73,7 +74,7 @@ pub enum Meaning {
     Address(Arc<Names>),
     /// A set of these signals, the first in the lowest bit.
     Signals(Arc<Names>),
-    /// What wait(2) tells of a process; with names of signals.
+    /// Status of a process from wait(2), with names of signals.
     Status(Arc<Names>),
 }
 
@@ -94,14 +95,14 @@ pub struct Names {
 /// A type that fields use, and is to be declared before them, once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeDeclaration {
-    /// What it is called; nothing else is called that.
+    /// Name of the type, which is unique in the trace.
     pub name: String,
     /// Its declaration.
     pub text: String,
 }
 
 impl Names {
-    /// What tells it from others.
+    /// Returns a hash that differs between tables with different content.
     fn hash(&self) -> u64 {
         let mut bytes = self.choice_mask.to_le_bytes().to_vec();
         for part in [&self.choices, &self.flags] {
@@ -142,7 +143,7 @@ impl Names {
 }
 
 impl Meaning {
-    /// What numbers are in a field, of which each may stand for something.
+    /// Returns the type of the numbers in a field, of which each may have a meaning.
     pub const fn scalar(kind: &FieldKind) -> Option<Scalar> {
         match kind {
             FieldKind::Scalar(scalar)
@@ -164,7 +165,7 @@ impl Meaning {
         }
     }
 
-    /// What the type of a scalar with this meaning is called.
+    /// Returns the name of the type of a scalar with this meaning.
     pub(super) fn type_name(&self, scalar: Scalar) -> String {
         let kind = match self {
             Self::Names(_) => "names",

@@ -12,28 +12,29 @@ use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 use super::meaning::Meaning;
 use crate::model::Uuid;
 
-/// Which contexts every record carries, between its header and its payload, in this order.
+/// Contexts that every record carries, between its header and its payload, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contexts {
     /// Bits of [`TABLE`].
     pub bits: u32,
-    /// Of the kernel's events, as fields.
+    /// Contexts of kernel events, as fields.
     pub kernel: Vec<Field>,
-    /// Of the program, by name (`provider:name`): each says what it is in each record. A byte by
-    /// [`application_tag`], then an `i64`, a `u64`, an `f64`, bytes up to a NUL, or nothing.
+    /// Application contexts, by name (`provider:name`): each record has their types and values. A
+    /// byte by [`application_tag`], then an `i64`, a `u64`, an `f64`, bytes up to a NUL, or
+    /// nothing.
     pub applications: Vec<String>,
 }
 
-/// Whose events a trace has.
+/// The source of a trace's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Domain {
-    /// Those of a user's programs.
+    /// User events of the programs of this user.
     User(u32),
     /// The kernel's.
     Kernel {
         /// Its release.
         release: String,
-        /// What else `env` says of the recording: names, which are identifiers, and texts.
+        /// Further entries of `env` about the recording: names, which are identifiers, and texts.
         remarks: Vec<(&'static str, String)>,
     },
 }
@@ -52,7 +53,7 @@ pub mod application_tag {
     pub const STRING: u8 = 4;
 }
 
-/// What an application's context may be, in a record: code, name as LTTng has it, type.
+/// Types that an application context may have in a record: code, name as LTTng has it, type.
 const ALTERNATIVES: [(u8, &str, Alternative); 5] = [
     (application_tag::NONE, "_none", Alternative::Nothing),
     (application_tag::SIGNED, "_int64", Alternative::Scalar(Scalar::I64)),
@@ -78,14 +79,14 @@ impl Contexts {
     }
 }
 
-/// What a trace's metadata says before its first event.
+/// Content of a trace's metadata before its first event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceDescription {
     /// Identity of the trace, repeated in each packet.
     pub uuid: [u8; 16],
     /// Host's name.
     pub hostname: String,
-    /// Whose events it has.
+    /// The source of the trace's events.
     pub domain: Domain,
     /// Name of the session.
     pub trace_name: String,
@@ -95,7 +96,7 @@ pub struct TraceDescription {
     pub boot_uuid: [u8; 16],
     /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC` when the session began, in nanoseconds.
     pub clock_offset_ns: i64,
-    /// What each record of stream class 0 carries before its payload.
+    /// Contexts that each record of stream class 0 carries before its payload.
     pub contexts: Contexts,
 }
 
@@ -307,7 +308,7 @@ fn push_application(text: &mut String, members: &mut Members, name: &str) {
     let _ = writeln!(text, "\t\t}} {member};");
 }
 
-/// What the context of an application of this name (`provider:name`) is called in a trace.
+/// Returns the name of a field for the application context `provider:name` in a trace.
 pub fn application_member(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("_app_{}", name.chars().map(plain).collect::<String>())
@@ -348,7 +349,7 @@ pub fn event_declaration_meaning(
     text
 }
 
-/// How LTTng declares a byte of text.
+/// LTTng's declaration of a byte of text.
 const CHARACTER: &str = "integer { size = 8; align = 8; signed = 1; encoding = UTF8; base = 10; }";
 
 fn push_field(text: &mut String, members: &mut Members, field: &Field, meaning: Option<&Meaning>) {

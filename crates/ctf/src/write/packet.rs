@@ -20,13 +20,13 @@ const INDEX_MAGIC: u32 = 0xC1F1_DCC1;
 /// Version of LTTng's index format: entries with instance id and sequence number.
 const INDEX_VERSION: (u32, u32) = (1, 1);
 
-/// What differs from packet to packet.
+/// Fields that differ from packet to packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketFields {
     /// Class of the stream, as in the metadata; 0 for [`super::metadata_preamble`]'s.
     pub stream_id: u32,
-    /// Which of the class's streams this is: the same in all packets of one file, different
-    /// between the files of one class (LTTng: the CPU).
+    /// Number of this stream in its class: the same in all packets of one file, different between
+    /// the files of one class (LTTng: the CPU).
     pub stream_instance_id: u64,
     /// Clock when the packet began, in nanoseconds; no record's time is below it.
     pub timestamp_begin: u64,

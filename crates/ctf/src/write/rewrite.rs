@@ -1,11 +1,11 @@
-//! Packets written anew with only some of their events: the rest is cut out, and what is kept
+//! Packets written again with only some of their events: the rest is cut out, and what is kept
 //! stays as it was, bit by bit.
 //!
 //! Nothing is taken for what it means: header, context and events are copied field by field to
-//! where they stand now, which is elsewhere where alignment asks for it. Then the fields that tell
-//! of the packet itself (sizes, times, numbers) are written over. So any packet can be cut, of any
-//! tracer and of any type, and what this library does not know of is not lost. (But where fields
-//! of different byte orders share a byte, which CTF 1.8 forbids, they share bits.)
+//! where they stand now, which is elsewhere where alignment requires it. Then the fields that
+//! describe the packet itself (sizes, times, numbers) are written over. So any packet can be
+//! cut, of any tracer and of any type, and what this library does not know of is not lost. (But
+//! where fields of different byte orders share a byte, which CTF 1.8 forbids, they share bits.)
 //!
 //! A packet is written piece by piece: [`PacketRewriter::drain`] hands out what is finished, and
 //! only the header is kept until the end, for its sizes.
@@ -19,7 +19,7 @@ use crate::read::{
 /// Most elements of an array in a packet's header or context: there are none of more.
 const HEADER_ELEMENTS_MAX: u64 = 1 << 12;
 
-/// What a rewritten packet says of itself where that differs from the one that it was cut from.
+/// Properties of a rewritten packet that differ from those of the packet from which it was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NewPacket {
     /// Clock when it begins; `None`: as before.
@@ -36,14 +36,14 @@ pub struct PacketRewriter<'trace> {
     class: &'trace StreamClass,
     /// Header and context.
     head: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<PacketField>,
     events: Bits,
     reach_cycles: Option<u64>,
 }
 
-/// Where a field stands that tells of the packet.
+/// The place of a field that describes the packet.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct PacketField {
     role: Role,
     bit: u64,
     bits: u32,
@@ -65,7 +65,7 @@ impl<'trace> PacketRewriter<'trace> {
         let header_bits = decoder.position_bits();
         let head_bytes = usize::try_from(header_bits / 8).ok()?;
         let head = window.bytes.get(..head_bytes).filter(|_| window.start == 0)?;
-        let mut places = Places { found: Vec::new(), bit: 0 };
+        let mut places = PacketFields { found: Vec::new(), bit: 0 };
         let kinds = [trace.packet_header.as_ref(), class.packet_context.as_ref()];
         // Where this ends early, what was found is good, and what is missing is missed below.
         let _ = kinds.into_iter().flatten().try_for_each(|kind| places.walk(kind));
@@ -99,9 +99,9 @@ impl<'trace> PacketRewriter<'trace> {
         self.events.position.div_ceil(8)
     }
 
-    /// How far apart, in cycles of the clock, two events of the packet that follow each other may
-    /// be at most, exclusively; `None` if it does not matter: their headers have all bits of the
-    /// time, or none.
+    /// Returns the distance, in cycles of the clock, that two consecutive events of the packet must
+    /// be closer than; `None` if it does not matter: their headers have all bits of the time, or
+    /// none.
     pub fn reach_cycles(&self) -> Option<u64> {
         self.reach_cycles
     }
@@ -111,7 +111,8 @@ impl<'trace> PacketRewriter<'trace> {
         self.events.bytes.len()
     }
 
-    /// How many bytes of the packet's start are handed out by [`PacketRewriter::finish`] alone.
+    /// Returns the number of bytes at the packet's start that only [`PacketRewriter::finish`]
+    /// returns.
     pub const fn head_bytes(&self) -> usize {
         self.head.len()
     }
@@ -145,13 +146,13 @@ impl<'trace> PacketRewriter<'trace> {
 }
 
 /// Finds the places of fields as long as they are the same in all packets.
-struct Places {
-    found: Vec<Place>,
+struct PacketFields {
+    found: Vec<PacketField>,
     bit: u64,
 }
 
-impl Places {
-    /// `None` as soon as something has no known size.
+impl PacketFields {
+    /// Walks over a field; returns `None` at the first one of unknown size.
     fn walk(&mut self, kind: &Type) -> Option<()> {
         match kind {
             Type::Integer(integer) => self.integer(integer),
@@ -181,7 +182,12 @@ impl Places {
         if integer.role != Role::None {
             let bits = integer.bits;
             let (role, big_endian) = (integer.role, integer.big_endian);
-            self.found.push(Place { role, bit: self.bit - u64::from(bits), bits, big_endian });
+            self.found.push(PacketField {
+                role,
+                bit: self.bit - u64::from(bits),
+                bits,
+                big_endian,
+            });
         }
         Some(())
     }
@@ -325,7 +331,7 @@ fn copy_elements(
 #[derive(Debug, Clone)]
 struct Bits {
     bytes: Vec<u8>,
-    /// Where in the packet `bytes` begin, in bytes.
+    /// Start of `bytes` in the packet, in bytes.
     origin: u64,
     /// The next bit, counted from the packet's start.
     position: u64,

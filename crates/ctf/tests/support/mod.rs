@@ -103,7 +103,7 @@ pub(crate) const SCALARS: [Scalar; 15] = [
     Scalar::Bool,
 ];
 
-/// How a record's header is made.
+/// The layout of a record's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
     Compact,
@@ -206,12 +206,12 @@ impl Made {
 }
 
 fn random_kind(random: &mut Random) -> FieldKind {
-    let scalar = SCALARS[random.below(15) as usize];
-    match random.below(7) {
+    let scalar = SCALARS[random.next_below(15) as usize];
+    match random.next_below(7) {
         0 => FieldKind::Scalar(scalar),
         1 => FieldKind::Str,
         2 => FieldKind::Text,
-        3 => FieldKind::Array(scalar, 1 + random.below(5) as u16),
+        3 => FieldKind::Array(scalar, 1 + random.next_below(5) as u16),
         4 => FieldKind::Sequence(scalar),
         5 => FieldKind::Strings,
         _ if scalar.is_float() => FieldKind::Scalar(scalar),
@@ -221,19 +221,19 @@ fn random_kind(random: &mut Random) -> FieldKind {
 
 fn random_labels(random: &mut Random) -> Vec<Label> {
     let label = |number: u64, random: &mut Random| {
-        let first = random.below(40) as i64 - 10;
+        let first = random.next_below(40) as i64 - 10;
         let name = format!("label {}", number % 4);
-        Label { name, first, last: first + random.below(8) as i64 }
+        Label { name, first, last: first + random.next_below(8) as i64 }
     };
-    (0..1 + random.below(6)).map(|number| label(number, random)).collect()
+    (0..1 + random.next_below(6)).map(|number| label(number, random)).collect()
 }
 
 /// Names that TSDL would trip over, were they not escaped.
 const NAMES: [&str; 8] = ["event", "struct", "a b", "x-y", "uint8_t", "_n_length", "n", "n"];
 
 fn random_scalar(random: &mut Random, scalar: Scalar, body: &mut Vec<u8>) {
-    let small = random.below(3) == 0;
-    let value = if small { random.below(30).wrapping_sub(10) } else { random.next() };
+    let small = random.next_below(3) == 0;
+    let value = if small { random.next_below(30).wrapping_sub(10) } else { random.next() };
     match scalar {
         Scalar::F32 => body.extend((value as i64 as f32 / 1000.0).to_le_bytes()),
         Scalar::F64 => body.extend(f64::from_bits(value).to_le_bytes()),
@@ -244,9 +244,9 @@ fn random_scalar(random: &mut Random, scalar: Scalar, body: &mut Vec<u8>) {
 /// Never empty: babeltrace2 2.0.4 prints an empty string as the one before it
 /// (bt_field_string_clear() sets its length but leaves the bytes).
 fn random_text(random: &mut Random, body: &mut Vec<u8>) -> u32 {
-    let length = 1 + random.below(12);
+    let length = 1 + random.next_below(12);
     for _ in 0..length {
-        body.push(1 + random.below(255) as u8);
+        body.push(1 + random.next_below(255) as u8);
     }
     length as u32
 }
@@ -255,18 +255,18 @@ fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescriptio
     let mut body = Vec::new();
     for wanted in [VPID, VTID].map(|bit| contexts.bits & bit != 0) {
         if wanted {
-            body.extend((random.below(70_000) as i32 - 1).to_le_bytes());
+            body.extend((random.next_below(70_000) as i32 - 1).to_le_bytes());
         }
     }
     if contexts.bits & PROCNAME != 0 {
         let mut name = [0_u8; 17];
         let text = b"thread'name\n-of-15";
-        let length = 1 + random.below(16) as usize;
+        let length = 1 + random.next_below(16) as usize;
         name[..length].copy_from_slice(&text[..length]);
         body.extend(name);
     }
     for _ in &contexts.applications {
-        let tag = random.below(5) as u8;
+        let tag = random.next_below(5) as u8;
         body.push(tag);
         match tag {
             application_tag::NONE => {}
@@ -274,7 +274,9 @@ fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescriptio
                 random_text(random, &mut body);
                 body.push(0);
             }
-            application_tag::FLOAT => body.extend((random.below(9) as f64 / 4.0).to_le_bytes()),
+            application_tag::FLOAT => {
+                body.extend((random.next_below(9) as f64 / 4.0).to_le_bytes())
+            }
             _ => random_scalar(random, Scalar::U64, &mut body),
         }
     }
@@ -297,7 +299,7 @@ fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescriptio
                 (0..*length).for_each(|_| random_scalar(random, *scalar, &mut body));
             }
             FieldKind::Strings => {
-                let length = random.below(4) as u32;
+                let length = random.next_below(4) as u32;
                 body.extend(length.to_le_bytes());
                 for _ in 0..length {
                     random_text(random, &mut body);
@@ -305,7 +307,7 @@ fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescriptio
                 }
             }
             FieldKind::Sequence(scalar) => {
-                let length = random.below(5) as u32;
+                let length = random.next_below(5) as u32;
                 body.extend(length.to_le_bytes());
                 (0..length).for_each(|_| random_scalar(random, *scalar, &mut body));
             }
@@ -321,23 +323,23 @@ pub(crate) fn random_trace(seed: u64) -> Made {
     let mut random = Random(seed);
     let contexts = Contexts {
         bits: [VPID, VTID, PROCNAME]
-            .map(|bit| if random.below(2) == 0 { bit } else { 0 })
+            .map(|bit| if random.next_below(2) == 0 { bit } else { 0 })
             .iter()
             .sum(),
         kernel: Vec::new(),
-        applications: (0..random.below(3)).map(|number| format!("app:{number}")).collect(),
+        applications: (0..random.next_below(3)).map(|number| format!("app:{number}")).collect(),
     };
     let mut metadata = metadata_preamble(&description(contexts.clone()));
     let mut classes = Vec::new();
-    for number in 0..1 + random.below(5) as u32 {
-        let id = match random.below(3) {
+    for number in 0..1 + random.next_below(5) as u32 {
+        let id = match random.next_below(3) {
             0 => number,
             1 => 30 + number,
             _ => 70_000 + number,
         };
-        let count = random.below(7);
+        let count = random.next_below(7);
         let fields = (0..count)
-            .map(|_| (NAMES[random.below(8) as usize], random_kind(&mut random)))
+            .map(|_| (NAMES[random.next_below(8) as usize], random_kind(&mut random)))
             .collect();
         let class = event(&format!("event {number}"), fields);
         metadata.push_str(&event_declaration(0, id, &class));
@@ -345,26 +347,26 @@ pub(crate) fn random_trace(seed: u64) -> Made {
     }
     let mut streams = Vec::new();
     let mut events = 0;
-    for instance in 0..1 + random.below(4) {
+    for instance in 0..1 + random.next_below(4) {
         let mut stream = StreamWriter::new(instance);
-        let mut time = START_NS + random.below(3);
-        stream.fields.sequence = random.below(3);
-        for _ in 0..random.below(5) + 1 {
+        let mut time = START_NS + random.next_below(3);
+        stream.fields.sequence = random.next_below(3);
+        for _ in 0..random.next_below(5) + 1 {
             stream.begin(time);
-            for _ in 0..random.below(12) {
-                time += match random.below(8) {
-                    0..=4 => random.below(3),
-                    5 | 6 => random.below(1 << 27),
-                    _ => (1 << 27) + random.below(1 << 30),
+            for _ in 0..random.next_below(12) {
+                time += match random.next_below(8) {
+                    0..=4 => random.next_below(3),
+                    5 | 6 => random.next_below(1 << 27),
+                    _ => (1 << 27) + random.next_below(1 << 30),
                 };
-                let (id, class) = &classes[random.below(classes.len() as u64) as usize];
+                let (id, class) = &classes[random.next_below(classes.len() as u64) as usize];
                 stream.record(*id, time, &random_body(&mut random, &contexts, class));
                 events += 1;
             }
-            time += random.below(3);
-            stream.fields.events_discarded += [0, 0, 1, 7][random.below(4) as usize];
-            stream.end(time, random.below(40) as usize);
-            stream.fields.sequence += u64::from(random.below(8) == 0) * 3;
+            time += random.next_below(3);
+            stream.fields.events_discarded += [0, 0, 1, 7][random.next_below(4) as usize];
+            stream.end(time, random.next_below(40) as usize);
+            stream.fields.sequence += u64::from(random.next_below(8) == 0) * 3;
         }
         streams.push(stream);
     }

@@ -2,12 +2,12 @@
 
 use super::Random;
 
-/// What generated metadata keeps to.
+/// The limits of generated metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limits {
     /// CTF 1.8.
     Format,
-    /// What babeltrace2 2.0.4 reads rightly of it. It prints an empty text as the one before it,
+    /// Types that babeltrace2 2.0.4 reads correctly. It prints an empty text as the one before it,
     /// refuses bytes that are in two byte orders, fails an assertion if an event's own context has
     /// a sequence or a variant, crashes if an event header has a sequence, and reads as 0 some
     /// integers of 61 to 63 bits that lie across nine bytes.
@@ -21,15 +21,16 @@ const DEPTH: u32 = 3;
 /// No generated type has an alignment that would move it.
 const CONTENT_SIZE_BYTE: usize = 8;
 
-/// Whether such a trace is big endian.
+/// Returns true if such a trace is big endian.
 pub(crate) fn is_big_endian(metadata: &str) -> bool {
     metadata.contains("byte_order = be;\n")
 }
 
 /// A packet of any `bytes`, with its magic number and sizes where they belong.
 pub(crate) fn random_packet(random: &mut Random, metadata: &str, bytes: usize) -> Vec<u8> {
-    let mut packet: Vec<u8> =
-        (0..bytes).map(|_| if random.below(4) == 0 { 0 } else { random.next() as u8 }).collect();
+    let mut packet: Vec<u8> = (0..bytes)
+        .map(|_| if random.next_below(4) == 0 { 0 } else { random.next() as u8 })
+        .collect();
     let magic = 0xc1fc_1fc1_u32;
     let magic = if is_big_endian(metadata) { magic.to_be_bytes() } else { magic.to_le_bytes() };
     packet[..4].copy_from_slice(&magic);
@@ -48,7 +49,7 @@ pub(crate) fn set_content_size(packet: &mut [u8], metadata: &str, bits: u64) {
 struct Generator<'random> {
     random: &'random mut Random,
     limits: Limits,
-    /// How many names there are so far; each is used once.
+    /// Number of names so far; each is used once.
     names: u32,
 }
 
@@ -68,8 +69,8 @@ trace {{
 }};
 clock {{ name = monotonic; freq = {}; offset_s = 1000; offset = {}; }};
 ",
-        [1_000_000_000_u64, 1_000_000, 3_000_000_001, 7][generator.below(4)],
-        generator.below(1000),
+        [1_000_000_000_u64, 1_000_000, 3_000_000_001, 7][generator.next_below(4)],
+        generator.next_below(1000),
     );
     let (header, classes) = generator.header();
     let context = generator.members(1);
@@ -100,13 +101,13 @@ clock {{ name = monotonic; freq = {}; offset_s = 1000; offset = {}; }};
 }
 
 impl Generator<'_> {
-    fn below(&mut self, bound: u64) -> usize {
-        self.random.below(bound) as usize
+    fn next_below(&mut self, bound: u64) -> usize {
+        self.random.next_below(bound) as usize
     }
 
     /// One time in so many.
     fn chance(&mut self, times: u64) -> bool {
-        self.random.below(times) == 0
+        self.random.next_below(times) == 0
     }
 
     fn name(&mut self) -> String {
@@ -117,11 +118,11 @@ impl Generator<'_> {
     /// An event header, and how many classes of events it can tell apart.
     fn header(&mut self) -> (String, usize) {
         let clock = "map = clock.monotonic.value;";
-        let time_bits = [8, 27, 32][self.below(3)];
-        let alignment = [1, 1, 8, 32][self.below(4)];
+        let time_bits = [8, 27, 32][self.next_below(3)];
+        let alignment = [1, 1, 8, 32][self.next_below(4)];
         let time =
             format!("integer {{ size = {time_bits}; align = {alignment}; {clock} }} timestamp;");
-        match self.below(4) {
+        match self.next_below(4) {
             0 => (format!("struct {{ {time} }}"), 1),
             1 => (format!("struct {{ {time} integer {{ size = 2; align = 1; }} id; }}"), 4),
             2 => {
@@ -144,38 +145,38 @@ impl Generator<'_> {
     }
 
     fn struct_alignment(&mut self) -> String {
-        if self.chance(4) { format!("align({})", 1 << self.below(7)) } else { String::new() }
+        if self.chance(4) { format!("align({})", 1 << self.next_below(7)) } else { String::new() }
     }
 
     /// Members of a structure, a few.
     fn members(&mut self, depth: u32) -> String {
-        (0..self.random.below(6)).map(|_| self.member(depth)).collect()
+        (0..self.random.next_below(6)).map(|_| self.member(depth)).collect()
     }
 
     /// A member, and those before it that it depends on.
     fn member(&mut self, depth: u32) -> String {
         let name = self.name();
-        match self.random.below(if depth == 0 { 6 } else { 11 }) {
+        match self.random.next_below(if depth == 0 { 6 } else { 11 }) {
             0..=2 => format!("{} {name};", self.integer(64)),
             3 => format!("{} {name};", self.enumeration()),
             4 => format!("{} {name};", self.float()),
-            5 if self.limits == Limits::Format => match self.below(3) {
+            5 if self.limits == Limits::Format => match self.next_below(3) {
                 0 => format!("string {name};"),
-                1 => format!("{} {name}[{}];", self.character(), self.below(9)),
+                1 => format!("{} {name}[{}];", self.character(), self.next_below(9)),
                 _ => {
                     let length = self.name();
                     let character = self.character();
                     format!("{} {length}; {character} {name}[{length}];", self.small())
                 }
             },
-            5 | 6 => format!("{} {name}[{}];", self.plain_type(depth), self.below(5)),
+            5 | 6 => format!("{} {name}[{}];", self.plain_type(depth), self.next_below(5)),
             7 => {
                 let length = self.name();
                 let element = self.plain_type(depth);
                 format!("{} {length}; {element} {name}[{length}];", self.small())
             }
             8 => {
-                let (outer, inner) = (self.below(3), self.below(3));
+                let (outer, inner) = (self.next_below(3), self.next_below(3));
                 format!("{} {name}[{outer}][{inner}];", self.plain_type(depth))
             }
             9 => {
@@ -207,7 +208,7 @@ impl Generator<'_> {
 
     /// A type without a declarator.
     fn plain_type(&mut self, depth: u32) -> String {
-        match self.below(if depth == 0 { 4 } else { 5 }) {
+        match self.next_below(if depth == 0 { 4 } else { 5 }) {
             0 | 1 => self.integer(64),
             2 => self.enumeration(),
             3 => self.float(),
@@ -216,43 +217,43 @@ impl Generator<'_> {
     }
 
     fn byte_order(&mut self) -> &'static str {
-        ["", "byte_order = le; ", "byte_order = be; ", "byte_order = native; "][self.below(4)]
+        ["", "byte_order = le; ", "byte_order = be; ", "byte_order = native; "][self.next_below(4)]
     }
 
     fn integer(&mut self, most: u64) -> String {
-        let common = [8, 16, 32, 64][self.below(4)];
-        let bits = if self.chance(2) { common } else { 1 + self.random.below(most) };
+        let common = [8, 16, 32, 64][self.next_below(4)];
+        let bits = if self.chance(2) { common } else { 1 + self.random.next_below(most) };
         let bits = match bits.min(most) {
             61..=63 if self.limits == Limits::Babeltrace => 60,
             bits => bits,
         };
-        let alignment = match self.below(3) {
+        let alignment = match self.next_below(3) {
             0 => String::new(),
             1 => "align = 8; ".to_owned(),
-            _ => format!("align = {}; ", 1 << self.below(7)),
+            _ => format!("align = {}; ", 1 << self.next_below(7)),
         };
-        let signed = ["", "signed = true; ", "signed = 0; "][self.below(3)];
-        let base = ["", "base = 2; ", "base = 8; ", "base = hex; "][self.below(4)];
+        let signed = ["", "signed = true; ", "signed = 0; "][self.next_below(3)];
+        let base = ["", "base = 2; ", "base = 8; ", "base = hex; "][self.next_below(4)];
         let order = self.byte_order();
         let any_place = order.is_empty() || self.limits == Limits::Format;
         let (bits, alignment) = if any_place {
             (bits, alignment)
         } else {
-            (bits.next_multiple_of(8), format!("align = {}; ", 8 << self.below(3)))
+            (bits.next_multiple_of(8), format!("align = {}; ", 8 << self.next_below(3)))
         };
         format!("integer {{ size = {bits}; {alignment}{signed}{order}{base}}}")
     }
 
     /// An integer that is never large, for lengths.
     fn small(&mut self) -> String {
-        format!("integer {{ size = {}; }}", 1 + self.below(3))
+        format!("integer {{ size = {}; }}", 1 + self.next_below(3))
     }
 
     fn character(&mut self) -> &'static str {
         [
             "integer { size = 8; encoding = UTF8; }",
             "integer { size = 8; signed = 1; encoding = ASCII; }",
-        ][self.below(2)]
+        ][self.next_below(2)]
     }
 
     fn enumeration(&mut self) -> String {
@@ -265,10 +266,10 @@ impl Generator<'_> {
 
     fn float(&mut self) -> String {
         let digits =
-            ["exp_dig = 8; mant_dig = 24; ", "exp_dig = 11; mant_dig = 53; "][self.below(2)];
+            ["exp_dig = 8; mant_dig = 24; ", "exp_dig = 11; mant_dig = 53; "][self.next_below(2)];
         let order = self.byte_order();
         let packed = order.is_empty() || self.limits == Limits::Format;
         let alignments = ["", if packed { "align = 1; " } else { "align = 8; " }, "align = 32; "];
-        format!("floating_point {{ {digits}{}{order}}}", alignments[self.below(3)])
+        format!("floating_point {{ {digits}{}{order}}}", alignments[self.next_below(3)])
     }
 }

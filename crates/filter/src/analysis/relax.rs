@@ -38,7 +38,7 @@ impl Filter {
     }
 }
 
-/// The expression with what is unknown taken for `answer`, which is what the whole wants of it.
+/// The expression with unknown parts replaced by `answer`, which lets the whole pass.
 fn relax(expr: &Expr, known: &[bool], answer: bool) -> Expr {
     let all = |parts: &[Expr]| parts.iter().map(|part| relax(part, known, answer)).collect();
     match &expr.node {
@@ -91,7 +91,7 @@ fn is_known(expr: &Expr, known: &[bool]) -> bool {
     is_known_itself && expr.children().into_iter().all(|child| is_known(child, known))
 }
 
-/// Numbers the needs anew that are asked for, in the order in which they come.
+/// Renumbers the needs that are used, in the order in which they come.
 fn renumber(expr: &mut Expr, places: &mut BTreeMap<usize, usize>) {
     let mut place = |need: &mut usize| {
         let next = places.len();

@@ -1,5 +1,5 @@
 //! The order of a function's instructions. clang puts what several paths end in where the first of
-//! them is, so that others jump backward though nothing loops; the verifier asks for jumps that go
+//! them is, so that others jump backward though nothing loops; the verifier requires jumps that go
 //! forward. So the blocks of such a function are put in an order in which each stands behind all
 //! that lead to it, which there is if nothing loops.
 

@@ -6,16 +6,16 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// The instruction that it is about, if it is about one.
-    pub place: Option<Box<Place>>,
+    pub place: Option<Box<Location>>,
     /// The message, without a full stop.
     pub message: String,
     /// Advice.
     pub hint: Option<String>,
 }
 
-/// An instruction of a file.
+/// The location of an instruction in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The function that it is in.
     pub function: String,
     /// The section that the function is in.
@@ -33,7 +33,7 @@ impl Error {
         Self { place: None, message: message.into(), hint: None }
     }
 
-    pub(super) fn at(place: Place, message: impl Into<String>) -> Self {
+    pub(super) fn at(place: Location, message: impl Into<String>) -> Self {
         Self { place: Some(Box::new(place)), ..Self::new(message) }
     }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { function, section, insn, code, source } = self;
         write!(f, "instruction {insn} of section {section}, in {function}: {code}")?;

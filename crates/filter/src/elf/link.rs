@@ -1,5 +1,5 @@
 //! A program, put together of the functions that it calls, callers first: so that all calls go
-//! forward, as the verifier asks. (That jumps do so is the work of `blocks`.)
+//! forward, as the verifier requires. (That jumps do so is the work of `blocks`.)
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use trackway_jit::program::Program;
 use trackway_jit::{FUNCTIONS_MAX, INSTRUCTIONS_MAX};
 
 use super::blocks::{Item, ordered, places, target};
-use super::error::{Error, Place};
+use super::error::{Error, Location};
 use super::file::{File, FunctionId, Kind, Target};
 
 /// A jump whose distance is its immediate.
@@ -29,17 +29,17 @@ impl Linked {
         file: &File<'_>,
         program: Program<'_>,
         insn: usize,
-    ) -> Option<Place> {
+    ) -> Option<Location> {
         let &(id, at) = self.origins.get(insn)?;
-        Some(Place { code: Line::of(program, insn).to_string(), ..place(file, id, at) })
+        Some(Location { code: Line::of(program, insn).to_string(), ..place(file, id, at) })
     }
 }
 
 /// An instruction of a section, as the file has it.
-fn place(file: &File<'_>, function: FunctionId, insn: usize) -> Place {
+fn place(file: &File<'_>, function: FunctionId, insn: usize) -> Location {
     let section = file.function(function).section;
     let line = Line { insn: file.insn(section, insn), next: file.insn(section, insn + 1) };
-    Place {
+    Location {
         function: file.name(function),
         section: file.sections()[section].name.clone(),
         insn,

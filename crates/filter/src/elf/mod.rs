@@ -32,7 +32,7 @@ use crate::object::{Alternative, Object};
 use file::File;
 use link::{Constants, Linked};
 
-pub use error::{Error, Place};
+pub use error::{Error, Location};
 pub(crate) use needs::is_path;
 
 /// Largest file that is read, in bytes.
@@ -81,8 +81,8 @@ pub fn object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 /// As of [`object()`].
 pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
     let file = File::read(bytes)?;
-    let mut room = Room { left: OBJECT_BYTES_MAX };
-    room.take(HEAD_BYTES)?;
+    let mut budget = ObjectBudget { left: OBJECT_BYTES_MAX };
+    budget.take(HEAD_BYTES)?;
     let mut filters =
         Filters { object: Object { cells: 0, alternatives: Vec::new() }, names: Vec::new() };
     for section in file.sections() {
@@ -94,7 +94,7 @@ pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
             let why = format!("section {} is one too many of its kind", section.name);
             return Err(Error::new(why));
         }
-        let (alternative, cells) = alternative(&file, name, &mut room)?;
+        let (alternative, cells) = alternative(&file, name, &mut budget)?;
         filters.object.cells = filters.object.cells.max(cells);
         filters.object.alternatives.push(alternative);
         filters.names.push(name.to_owned());
@@ -122,12 +122,12 @@ fn all_belong(file: &File<'_>, names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The rest of [`OBJECT_BYTES_MAX`].
-struct Room {
+/// The bytes that are left of [`OBJECT_BYTES_MAX`].
+struct ObjectBudget {
     left: usize,
 }
 
-impl Room {
+impl ObjectBudget {
     fn take(&mut self, bytes: usize) -> Result<(), Error> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             Error::new(format!("its filters are longer than {OBJECT_BYTES_MAX} bytes"))
@@ -140,7 +140,7 @@ impl Room {
 fn alternative(
     file: &File<'_>,
     name: &str,
-    room: &mut Room,
+    budget: &mut ObjectBudget,
 ) -> Result<(Alternative, usize), Error> {
     let needs_section = format!("{NEEDS}{name}");
     let Some(text) = file.section(&needs_section)? else {
@@ -154,15 +154,15 @@ fn alternative(
     let (mut slots_read, mut cells) = (0, 0);
     for (number, entry) in entries(file, name)?.into_iter().enumerate() {
         let linked = link::program(file, entry, &mut constants)?;
-        room.take(HEAD_BYTES + linked.insns.len() * INSN_BYTES)?;
+        budget.take(HEAD_BYTES + linked.insns.len() * INSN_BYTES)?;
         let facts = verified(file, &linked, needs.len(), number as u8)?;
         slots_read |= facts.slots_read;
         cells = cells.max(facts.cells);
         programs.push(linked.insns);
     }
-    room.take(2 * HEAD_BYTES + constants.bytes().len())?;
+    budget.take(2 * HEAD_BYTES + constants.bytes().len())?;
     needs::shorten(&mut needs, slots_read);
-    room.take(needs.iter().map(|need| NEED_BYTES + need.path.len()).sum())?;
+    budget.take(needs.iter().map(|need| NEED_BYTES + need.path.len()).sum())?;
     Ok((Alternative { needs, constants: constants.into_bytes(), programs }, cells))
 }
 

@@ -2,7 +2,7 @@
 
 use trackway_jit::{Kind, SLOTS_MAX};
 
-use crate::types::{Need, Place};
+use crate::types::{MemberPath, Need};
 
 /// Longest path, in bytes: an object has one byte for its length.
 const PATH_BYTES_MAX: usize = 255;
@@ -26,15 +26,15 @@ fn need(line: &str) -> Option<Need> {
     let kind = Kind::ALL.into_iter().find(|one| one.name() == kind)?;
     let is_short = path.len() <= PATH_BYTES_MAX;
     is_short.then_some(())?;
-    Some(Need { path: path.to_owned(), kind, place: Place::parse(path)?, elements: None })
+    Some(Need { path: path.to_owned(), kind, place: MemberPath::parse(path)?, elements: None })
 }
 
 /// Returns true if a place, as text, is a path of a line that leads there again.
-pub(crate) fn is_path(of: &Place) -> bool {
+pub(crate) fn is_path(of: &MemberPath) -> bool {
     let path = of.to_string();
     path.len() <= PATH_BYTES_MAX
         && !path.contains(['\n', '\r'])
-        && Place::parse(&path).as_ref() == Some(of)
+        && MemberPath::parse(&path).as_ref() == Some(of)
 }
 
 /// Leaves out what is not read, so that events need not have it: what is behind the last slot that

@@ -13,7 +13,7 @@ const CELL: u8 = 2;
 /// another.
 pub(super) fn cells(program: Program<'_>) -> usize {
     let scan = Scan::new(program);
-    let calls = program.insns().filter(|(_, insn)| asks_cell(*insn));
+    let calls = program.insns().filter(|(_, insn)| uses_cell(*insn));
     let cells = calls.map(|(at, _)| match scan.known(at, CELL) {
         Some(Known::Number(number)) => match usize::try_from(number) {
             Ok(number) if number < CELLS_MAX => number + 1,
@@ -25,7 +25,7 @@ pub(super) fn cells(program: Program<'_>) -> usize {
     cells.max().unwrap_or(0)
 }
 
-fn asks_cell(insn: Insn) -> bool {
+fn uses_cell(insn: Insn) -> bool {
     let helper = Helper::from_number(insn.immediate);
     let is_call = insn.op == CALL && insn.src == call::HELPER;
     is_call && matches!(helper, Some(Helper::Count | Helper::Changed | Helper::Rate))

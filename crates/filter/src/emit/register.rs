@@ -20,7 +20,7 @@ const DESTROYED: [u8; 4] = [2, 3, 4, 5];
 pub(super) const SCRATCH: [u8; 2] = [5, 4];
 /// The answer of a call.
 pub(super) const ANSWER: u8 = 0;
-/// The register of a function's argument besides the frame.
+/// The register of a function's argument after the frame.
 pub(super) const ITEM: u8 = 2;
 
 /// The place of a value.

@@ -106,7 +106,7 @@ impl Writer<'_, '_> {
         self.push(Insn { op, dst, src: self.plan.frame, offset: at as i16, ..Insn::default() });
     }
 
-    /// Puts what a function is called with where the plan wants it.
+    /// Puts a function's arguments where the plan has them.
     fn enter(&mut self, lines: &[Line]) {
         let has_no = lines.contains(&Line::Return(false));
         if self.plan.is_leaf && has_no {

@@ -2,11 +2,11 @@
 //!
 //! Bytecode depends on the kinds of what it needs, and on little else. So an expression can be
 //! checked against made-up events, one for each combination of types that its fields could have
-//! ([`search`]), and what comes out serves all events of those kinds. What it relies on besides
-//! (widths, arrays) it says itself ([`Meant`]), as what was made for a known event does: so
-//! each alternative is right for all events that it is taken for, and the more of them are left
-//! out, the more events are counted, and none is judged wrongly. Combinations grow fast: the
-//! likely ones come first, and only so many of them.
+//! ([`search`]), and what comes out serves all events of those kinds. What it relies on in addition
+//! to (widths, arrays) it says itself ([`SlotMeanings`]), as what was made for a known event does:
+//! so each alternative is right for all events that it is taken for, and the more of them are left
+//! out, the more events are counted, and none is judged wrongly. Combinations grow fast: the likely
+//! ones come first, and only so many of them.
 
 mod named;
 mod search;
@@ -20,7 +20,7 @@ use self::search::{Found, Search};
 use crate::analysis::width::fields_that_count;
 use crate::error::{Error, Topic};
 use crate::layout::{Integer, Layout, Member, Type};
-use crate::meaning::Meant;
+use crate::meaning::SlotMeanings;
 use crate::parse::Parsed;
 use crate::span::Span;
 use crate::types::{Filter, Widths, check_parsed};
@@ -68,7 +68,7 @@ pub(crate) fn named_fields(parsed: &Parsed) -> Vec<String> {
 #[derive(Debug)]
 pub(crate) struct Possible {
     /// Filters for events of which little need be known, with those events; the likely ones first.
-    pub(crate) filters: Vec<(Filter, Meant)>,
+    pub(crate) filters: Vec<(Filter, SlotMeanings)>,
     /// True if there could be an event for which it makes sense.
     pub(crate) is_plausible: bool,
     /// The error for a likely event for which it does not.
@@ -147,7 +147,7 @@ fn depends_on_kinds(filter: &Filter) -> bool {
 
 /// Returns the filters of an expression for an event of these kinds, with the events that they
 /// apply to: for each combination of widths, where they make a difference, or some of them.
-fn of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, Meant)> {
+fn of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, SlotMeanings)> {
     let that_count = fields_that_count(parsed, layout);
     let every = (1_u32 << that_count.len().min(u32::BITS as usize - 1)) - 1;
     // Which of them are narrow, as bits: if there are many, all or none.
@@ -159,8 +159,8 @@ fn of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, Meant)> {
         let narrow = that_count.iter().enumerate().filter(|(at, _)| mask != 0 && is_in(*at));
         let narrow: BTreeSet<String> = narrow.map(|(_, name)| name.clone()).collect();
         let filter = check_parsed(parsed, layout, Widths::NarrowOnly(&narrow)).ok()?;
-        let meant = Meant::guessed(&filter, &that_count, &narrow);
-        Some((filter, meant))
+        let slot_meanings = SlotMeanings::guessed(&filter, &that_count, &narrow);
+        Some((filter, slot_meanings))
     };
     masks.into_iter().filter_map(made).collect()
 }

@@ -11,7 +11,7 @@ use crate::text::Text;
 pub(super) struct Named {
     /// Fields, in order; contexts of applications as `$app.provider:name`.
     pub(super) fields: Vec<String>,
-    /// Those of which an element is read by its number.
+    /// Names of fields of which an element is read by its number.
     pub(super) indexed: BTreeSet<String>,
     /// Strings, as labels that they mean: without stars.
     pub(super) texts: BTreeSet<Vec<u8>>,

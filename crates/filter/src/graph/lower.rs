@@ -47,7 +47,7 @@ pub(super) struct Lower<'shared, 'filter> {
     order: Vec<Label>,
     /// Steps of the block that is being made, the last one in `order`.
     steps: Vec<Step>,
-    /// Values that `in` asks about, the innermost last.
+    /// Values that `in` tests, the innermost last.
     bound: Vec<Value>,
     variables: usize,
 }
@@ -403,7 +403,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
             Node::Negate(_) | Node::Complement(_) | Node::ToFloat(_) | Node::Arithmetic(..) => {
                 self.operated(expr)?
             }
-            _ => self.asked(expr)?,
+            _ => self.lower_predicate(expr)?,
         })
     }
 
@@ -435,12 +435,12 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 self.arithmetic(*operator, expr.of, a, b)
             }
-            _ => self.asked(expr)?,
+            _ => self.lower_predicate(expr)?,
         })
     }
 
-    /// Lowers a truth: a helper returns it as a number, or it is made one.
-    fn asked(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
+    /// Lowers a predicate to a number: a helper's result, or a materialized test.
+    fn lower_predicate(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         Ok(match &expr.node {
             Node::StringTest(test, string, part) => {
                 let arguments = vec![self.value(string)?, self.value(part)?];

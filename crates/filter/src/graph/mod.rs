@@ -69,7 +69,7 @@ pub(crate) enum Op {
     Offset(usize),
     /// The upper half of a slot, as a number without a sign: a length.
     Length(usize),
-    /// The argument of a function besides the frame.
+    /// The argument of a function after the frame.
     Item,
     /// Arithmetic.
     Alu(Alu, Value, Value),
@@ -77,7 +77,7 @@ pub(crate) enum Op {
     Negate(Value),
     /// The answer of a helper that depends on its arguments alone; the frame is not among these.
     Call(Helper, Vec<Value>),
-    /// The answer of another helper; the number tells calls apart.
+    /// The answer of another helper; the number distinguishes calls.
     Effect(Helper, Vec<Value>, usize),
     /// A variable that blocks assign before it is used.
     Variable(usize),

@@ -53,12 +53,12 @@ impl Set {
 struct Known {
     /// Values that were worked out.
     values: Set,
-    /// Answers of tests, each in the form of [`asked`].
+    /// Answers of tests, each in the form of [`without_negation`].
     facts: BTreeMap<Test, bool>,
 }
 
-/// A test as one of those that it or its negation is, and whether it is the negation.
-fn asked(test: Test) -> (Test, bool) {
+/// Returns the test without its negation, and true if it was negated.
+fn without_negation(test: Test) -> (Test, bool) {
     let is_negation = matches!(
         test.relation,
         Relation::NotEqual
@@ -81,7 +81,7 @@ impl Known {
     }
 
     fn learn(&mut self, test: Test, answer: bool) {
-        let (test, is_negation) = asked(test);
+        let (test, is_negation) = without_negation(test);
         if self.facts.len() < FACTS_MAX {
             self.facts.insert(test, answer != is_negation);
         }
@@ -89,7 +89,7 @@ impl Known {
 
     /// The test's answer, if it was given before or follows from what the value equals.
     fn answer(&self, test: Test, function: &Function) -> Option<bool> {
-        let (plain, is_negation) = asked(test);
+        let (plain, is_negation) = without_negation(test);
         if let Some(answer) = self.facts.get(&plain) {
             return Some(answer != &is_negation);
         }

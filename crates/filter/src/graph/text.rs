@@ -1,4 +1,4 @@
-//! Strings: told apart by their lengths, then by up to 32 bytes as numbers, and only then by a
+//! Strings: distinguished by their lengths, then by up to 32 bytes as numbers, and only then by a
 //! call.
 //!
 //! Bytes are compared as one or two numbers: the first and the last of them, as many of a power of
@@ -74,7 +74,7 @@ impl Lower<'_, '_> {
         self.branch_by(Relation::Equal, ordering, 0, same, other);
     }
 
-    /// Ends the block, if the expression asks for a few bytes at an edge of a field; whether it
+    /// Ends the block, if the expression tests a few bytes at an edge of a field; whether it
     /// does.
     pub(super) fn edge(
         &mut self,

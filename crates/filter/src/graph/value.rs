@@ -99,7 +99,7 @@ impl Values {
                     | Helper::StringEdges1
                     | Helper::Any
             ),
-            // Nothing is asked 2^63 times.
+            // Nothing is evaluated 2^63 times.
             Op::Effect(helper, ..) => {
                 matches!(helper, Helper::Count | Helper::Changed | Helper::Rate)
             }

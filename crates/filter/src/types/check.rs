@@ -25,12 +25,12 @@ impl From<Expr> for Typed<'_> {
     }
 }
 
-/// The surroundings of a sequence's name.
+/// The use of a sequence's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Around {
-    /// It is meant as a whole: `length( )`, or nothing.
-    Whole,
-    /// `any( )`: it is gone through.
+pub(super) enum SequenceUse {
+    /// The whole sequence: `length( )`, or nothing.
+    AsWhole,
+    /// Its elements, in `any( )`.
     Any,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Checker<'layout> {
     pub(super) needs: Vec<Need>,
     pub(super) cells: usize,
     pub(super) warnings: Vec<Warning>,
-    pub(super) around: Around,
+    pub(super) sequence_use: SequenceUse,
     /// Inside `any( )`: the sequence that is gone through, once it is known.
     pub(super) item: Option<usize>,
 }
@@ -71,7 +71,7 @@ impl<'layout> Checker<'layout> {
             needs: Vec::new(),
             cells: 0,
             warnings,
-            around: Around::Whole,
+            sequence_use: SequenceUse::AsWhole,
             item: None,
         }
     }
@@ -180,7 +180,7 @@ impl<'layout> Checker<'layout> {
         labels: &'layout [Label],
         span: Span,
     ) -> Result<Typed<'layout>, Error> {
-        if self.around != Around::Any {
+        if self.sequence_use != SequenceUse::Any {
             return Ok(Expr { node: Node::Load(need), of: Type::Sequence }.into());
         }
         if *self.item.get_or_insert(need) != need {
@@ -203,14 +203,16 @@ impl<'layout> Checker<'layout> {
         match (at.constant(), count, numbers) {
             (Some(at), Some(count), _) if at < count => self.load(found.element(at, element), span),
             // (Whether it is there is asked when it is come to, and `any` goes on without it.)
-            (Some(at), None, None) if at <= i64::MAX as u64 && self.around != Around::Any => {
+            (Some(at), None, None)
+                if at <= i64::MAX as u64 && self.sequence_use != SequenceUse::Any =>
+            {
                 self.load(found.element(at, element), span)
             }
             (constant, count, Some((elements, labels))) => {
                 let is_none = constant.is_some_and(|at| at > i64::MAX as u64);
                 let never =
                     is_none || constant.is_some_and(|at| count.is_some_and(|count| at >= count));
-                if self.around == Around::Any {
+                if self.sequence_use == SequenceUse::Any {
                     let message = "inside any(), all() and none() an element is chosen by a \
                                    constant, from an array that has it";
                     return type_error(span, message);
@@ -229,7 +231,7 @@ impl<'layout> Checker<'layout> {
                 let node = if is_none { Node::Absent } else { Node::Element(need, Box::new(at)) };
                 Ok(Typed { expr: Expr { node, of: elements.of }, labels })
             }
-            (Some(_), None, None) if self.around == Around::Any => {
+            (Some(_), None, None) if self.sequence_use == SequenceUse::Any => {
                 let message = "inside any(), all() and none() an element is chosen from an array \
                                that has it";
                 type_error(span, message)

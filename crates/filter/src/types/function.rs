@@ -2,7 +2,7 @@
 
 use trackway_jit::CELLS_MAX;
 
-use super::check::{Around, Checker, type_error};
+use super::check::{Checker, SequenceUse, type_error};
 use super::compare::exact;
 use super::name::unknown;
 use super::{Expr, Fold, Node, StringTest, Type};
@@ -103,9 +103,9 @@ impl Checker<'_> {
     }
 
     fn length(&mut self, tree: &Tree) -> Result<Expr, Error> {
-        let around = std::mem::replace(&mut self.around, Around::Whole);
+        let sequence_use = std::mem::replace(&mut self.sequence_use, SequenceUse::AsWhole);
         let expr = self.check(tree);
-        self.around = around;
+        self.sequence_use = sequence_use;
         let expr = expr?.expr;
         match (&expr.node, expr.of) {
             (Node::Text(bytes), _) => Ok(Expr::number(bytes.len() as u64, Type::Signed)),
@@ -115,14 +115,14 @@ impl Checker<'_> {
     }
 
     fn any(&mut self, name: &str, tree: &Tree, span: Span) -> Result<Expr, Error> {
-        if self.around == Around::Any {
+        if self.sequence_use == SequenceUse::Any {
             let message = format!("{name}() cannot be inside any(), all() or none()");
             return type_error(span, message);
         }
-        let around = std::mem::replace(&mut self.around, Around::Any);
+        let sequence_use = std::mem::replace(&mut self.sequence_use, SequenceUse::Any);
         let item = self.item.take();
         let body = self.truth(tree);
-        self.around = around;
+        self.sequence_use = sequence_use;
         let found = std::mem::replace(&mut self.item, item);
         let body = body?;
         match found {
@@ -138,7 +138,7 @@ impl Checker<'_> {
     /// Checks a function of all elements of a sequence.
     fn fold(&mut self, fold: Fold, tree: &Tree, span: Span) -> Result<Expr, Error> {
         let name = fold.name();
-        if self.around == Around::Any {
+        if self.sequence_use == SequenceUse::Any {
             let message = format!("{name}() cannot be inside any(), all() or none()");
             return type_error(span, message);
         }
@@ -171,7 +171,7 @@ impl Checker<'_> {
     }
 
     fn refuse_in_any(&self, span: Span) -> Result<(), Error> {
-        if self.around == Around::Any {
+        if self.sequence_use == SequenceUse::Any {
             let message = "what remembers or chooses cannot be inside any(), all() or none()";
             return type_error(span, message);
         }

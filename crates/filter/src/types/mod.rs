@@ -24,7 +24,7 @@ use crate::text::Text;
 pub(crate) use name::article;
 pub use suggest::closest;
 
-pub use crate::place::{Place, Root, Step};
+pub use crate::member_path::{MemberPath, Root, Step};
 pub use crate::value_type::Type;
 
 /// Numbers in a sequence or an array.
@@ -44,7 +44,7 @@ pub struct Need {
     /// Its kind.
     pub kind: Kind,
     /// Its place, for readers of traces.
-    pub place: Place,
+    pub place: MemberPath,
     /// The elements of a sequence.
     pub elements: Option<Elements>,
 }
@@ -113,7 +113,7 @@ pub enum Node {
     Length(Box<Expr>),
     /// The element that the innermost [`Node::Any`] is at.
     Item,
-    /// The value that the innermost [`Node::Within`] asks about.
+    /// The value that the innermost [`Node::Within`] tests.
     Bound,
     /// `-a`, for integers and floats.
     Negate(Box<Expr>),

@@ -4,7 +4,7 @@ use trackway_jit::{Kind, SLOTS_MAX};
 use trackway_schema::Label;
 
 use super::check::{Checker, Typed};
-use super::{Elements, Expr, Need, Node, Place, Root, Step, Type, Widths, closest};
+use super::{Elements, Expr, MemberPath, Need, Node, Root, Step, Type, Widths, closest};
 use crate::error::{Error, Subject, Topic};
 use crate::layout::{self, Member};
 use crate::parse::{Node as Parsed, Tree};
@@ -17,7 +17,7 @@ const LISTED_MAX: usize = 8;
 
 /// Something of the event, and where it is.
 pub(super) struct Resolved<'layout> {
-    pub(super) place: Place,
+    pub(super) place: MemberPath,
     pub(super) of: &'layout layout::Type,
 }
 
@@ -103,7 +103,7 @@ impl<'layout> Checker<'layout> {
             Root::Application => &self.layout.applications,
         };
         if let Some(member) = members.iter().find(|member| member.name == name) {
-            let place = Place { root, name: name.into(), steps: Vec::new() };
+            let place = MemberPath { root, name: name.into(), steps: Vec::new() };
             return Ok(Resolved { place, of: &member.of });
         }
         let event = &self.layout.event;
@@ -180,7 +180,7 @@ impl<'layout> Checker<'layout> {
         Ok(Typed { expr: Expr { node: Node::Load(need), of }, labels })
     }
 
-    fn type_of(&self, place: &Place, integer: &layout::Integer) -> Type {
+    fn type_of(&self, place: &MemberPath, integer: &layout::Integer) -> Type {
         // (Of structures, which only traces have, each member is what it is.)
         let is_member = place.steps.iter().any(|step| matches!(step, Step::Member(_)));
         let is_wide = match self.widths {
@@ -214,7 +214,7 @@ impl<'layout> Checker<'layout> {
     /// The number of a need: a new one, or that of the same one before.
     pub(super) fn need(
         &mut self,
-        place: Place,
+        place: MemberPath,
         kind: Kind,
         elements: Option<Elements>,
         span: Span,
@@ -251,7 +251,7 @@ pub(crate) fn article(of: &layout::Type) -> &'static str {
 }
 
 /// Returns the hint where elements of this type are not numbers.
-fn by_number(place: &Place, element: &layout::Type) -> String {
+fn by_number(place: &MemberPath, element: &layout::Type) -> String {
     match element {
         layout::Type::String => format!(
             "any(), all(), none() and length() are for numbers; of strings name each, by a \

@@ -188,7 +188,7 @@ fn events_that_are_known_come_first_and_are_not_there_twice() {
 
 /// Returns the alternative for an unregistered event with integers of these types, as it would be
 /// alone; `None`: none, so it is counted.
-fn asked(compiled: &CompiledFor, fields: &[(&str, Scalar)]) -> Option<usize> {
+fn alternative_for(compiled: &CompiledFor, fields: &[(&str, Scalar)]) -> Option<usize> {
     let kind = |of: Scalar| if of.is_signed() { Kind::Signed } else { Kind::Unsigned };
     let of = |path: &str| fields.iter().find(|(name, _)| *name == path).expect("a field").1;
     let is_met = |alternative: usize| {
@@ -221,7 +221,7 @@ fn first_events_of_a_kind_are_asked_what_they_are_asked_once_they_are_known() {
             let members: Vec<(&str, Type)> =
                 fields.iter().map(|(name, of)| (*name, (*of).into())).collect();
             let alone = trackway_filter::compile::compile(text, &layout("app:new", &members));
-            let asked = asked(&compiled, &fields).expect("there is one for each");
+            let asked = alternative_for(&compiled, &fields).expect("there is one for each");
             let asked = &compiled.object.alternatives[asked];
             // What is compared as it stands may be compared in another way.
             if !text.contains("c > 5") {
@@ -234,7 +234,7 @@ fn first_events_of_a_kind_are_asked_what_they_are_asked_once_they_are_known() {
     let compiled = any(text, &[]);
     let of = |types: [Scalar; 4]| {
         let fields: Vec<(&str, Scalar)> = ["a", "b", "c", "d"].into_iter().zip(types).collect();
-        asked(&compiled, &fields)
+        alternative_for(&compiled, &fields)
     };
     assert!(of([n; 4]).is_some() && of([i; 4]).is_some());
     assert!(of([u; 4]).is_some() && of([n, n, n, u]).is_none());

@@ -33,20 +33,20 @@ fn check(case: &Case) -> Result<(), String> {
     let alternative = compiled.alternative;
     inspect(&alternative.programs[0]);
     let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
-    let mut worlds = [case.script.clone(), case.script.clone()];
+    let mut runtimes = [case.script.clone(), case.script.clone()];
     let mut machine = Machine::new(compiled.filter.cells, &alternative, &case.script);
     for (time, &expected) in case.answers.iter().enumerate() {
         let now = Now::new(&compiled.filter.needs, &case.event, time);
-        worlds[0].now = time;
-        let answer = evaluate(&compiled.filter, &now, &mut states[0], &mut worlds[0]);
+        runtimes[0].now = time;
+        let answer = evaluate(&compiled.filter, &now, &mut states[0], &mut runtimes[0]);
         if answer != expected {
             return Err(format!("the evaluator answers {answer} to event {time}"));
         }
         let frame = Frame::of(&alternative, |path| case.event.find(path, time));
-        worlds[1].now = time;
+        runtimes[1].now = time;
         let answers = frame.map_or([false; 3], |frame| {
-            let (state, world) = (&mut states[1], &mut worlds[1]);
-            let answer = Runner { alternative: &alternative, frame: &frame, state, world }.run();
+            let (state, runtime) = (&mut states[1], &mut runtimes[1]);
+            let answer = Runner { alternative: &alternative, frame: &frame, state, runtime }.run();
             let [interpreted, machine] = machine.answers(&frame, time);
             [answer, interpreted, machine]
         });

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use trackway_filter::evaluate::{Values, World};
+use trackway_filter::evaluate::{Runtime, Values};
 use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::types::Need;
 use trackway_schema::{Label, Scalar};
@@ -224,25 +224,25 @@ impl Values for Now {
     }
 }
 
-/// A world in which everything is known beforehand.
+/// A runtime whose values are known beforehand.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script {
     pub(crate) times: Vec<u64>,
     pub(crate) randoms: Vec<u64>,
     pub(crate) now: usize,
-    pub(crate) asked: usize,
+    pub(crate) requests: usize,
 }
 
-impl World for Script {
+impl Runtime for Script {
     fn time_ns(&mut self) -> u64 {
         self.times.get(self.now).or(self.times.last()).copied().unwrap_or(0)
     }
 
     fn random(&mut self) -> u64 {
-        self.asked += 1;
+        self.requests += 1;
         match self.randoms.as_slice() {
             [] => 0,
-            randoms => randoms[(self.asked - 1) % randoms.len()],
+            randoms => randoms[(self.requests - 1) % randoms.len()],
         }
     }
 }

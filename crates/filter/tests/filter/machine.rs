@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
 
-use trackway_filter::evaluate::World as _;
+use trackway_filter::evaluate::Runtime as _;
 use trackway_filter::object::{Alternative, Object};
 use trackway_jit::frame::{Cell, Entry, Environment, Frame};
 use trackway_jit::interpret;
@@ -22,11 +22,11 @@ thread_local! {
 }
 
 extern "C" fn time_ns() -> u64 {
-    WORLD.with(|world| world.borrow_mut().time_ns())
+    WORLD.with(|runtime| runtime.borrow_mut().time_ns())
 }
 
 extern "C" fn random() -> u64 {
-    WORLD.with(|world| world.borrow_mut().random())
+    WORLD.with(|runtime| runtime.borrow_mut().random())
 }
 
 /// A filter that was read back from its bytes, with the state of both who run it.
@@ -34,12 +34,12 @@ pub(crate) struct Machine {
     bytes: Vec<u8>,
     code: Option<Executable>,
     cells: [Vec<Cell>; 2],
-    worlds: [Script; 2],
+    runtimes: [Script; 2],
 }
 
 impl Machine {
     /// Creates the run of an object with one alternative, in this world.
-    pub(crate) fn new(cells: usize, alternative: &Alternative, world: &Script) -> Self {
+    pub(crate) fn new(cells: usize, alternative: &Alternative, runtime: &Script) -> Self {
         let object = Object { cells, alternatives: vec![alternative.clone()] };
         let bytes = object.encode().expect("an object");
         let state = || (0..cells).map(|_| AtomicU64::new(0)).collect();
@@ -47,7 +47,7 @@ impl Machine {
             bytes,
             code: None,
             cells: [state(), state()],
-            worlds: [world.clone(), world.clone()],
+            runtimes: [runtime.clone(), runtime.clone()],
         };
         machine.code = machine.verified(|_, verified| compiled(verified));
         machine
@@ -87,15 +87,15 @@ impl Machine {
         now: usize,
         run: impl FnOnce(&Verified<'_>, &Frame<'_>, Option<&Executable>) -> bool,
     ) -> bool {
-        self.worlds[which].now = now;
-        WORLD.with(|world| world.replace(self.worlds[which].clone()));
+        self.runtimes[which].now = now;
+        WORLD.with(|runtime| runtime.replace(self.runtimes[which].clone()));
         let answer = self.verified(|constants, verified| {
             let environment = Environment::new(constants, &self.cells[which], time_ns, random);
             let mut frame = Frame::new(&environment, from.bytes());
             from.slots().iter().for_each(|slot| assert!(frame.push(*slot)));
             run(verified, &frame, self.code.as_ref())
         });
-        self.worlds[which] = WORLD.with(RefCell::take);
+        self.runtimes[which] = WORLD.with(RefCell::take);
         answer
     }
 }

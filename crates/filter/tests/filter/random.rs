@@ -26,12 +26,12 @@ impl Dice<'_> {
         self.numbers.get(self.at - 1).copied().unwrap_or(0)
     }
 
-    fn below(&mut self, count: usize) -> usize {
+    fn next_below(&mut self, count: usize) -> usize {
         self.next() as usize % count
     }
 
     fn one_of<'text>(&mut self, texts: &[&'text str]) -> &'text str {
-        texts[self.below(texts.len())]
+        texts[self.next_below(texts.len())]
     }
 }
 
@@ -103,7 +103,7 @@ fn event(dice: &mut Dice<'_>) -> Event {
         ("fs", "sequence f64", "f64"),
     ] {
         let text = values(dice, &mut |dice| {
-            let count = dice.below(4);
+            let count = dice.next_below(4);
             let elements: Vec<String> = (0..count)
                 .map(|_| match element {
                     "f64" => dice.one_of(&FLOATS).into(),
@@ -146,7 +146,7 @@ struct Writer<'a, 'dice> {
 impl Writer<'_, '_> {
     fn truth(&mut self, depth: usize) -> String {
         if depth == 0 {
-            return match self.dice.below(3) {
+            return match self.dice.next_below(3) {
                 0 => self.number(0),
                 1 => format!("{} == {}", self.number(0), self.number(0)),
                 _ => self.strings(),
@@ -154,7 +154,7 @@ impl Writer<'_, '_> {
         }
         let depth = depth - 1;
         let comparison = ["==", "!=", "<", "<=", ">", ">="];
-        match self.dice.below(13) {
+        match self.dice.next_below(13) {
             0 => self.number(depth),
             1 | 2 => {
                 let operator = self.dice.one_of(&comparison);
@@ -176,13 +176,13 @@ impl Writer<'_, '_> {
     }
 
     fn joined(&mut self, operator: &str, depth: usize) -> String {
-        let count = 2 + self.dice.below(4);
+        let count = 2 + self.dice.next_below(4);
         let parts: Vec<String> = (0..count).map(|_| format!("({})", self.truth(depth))).collect();
         parts.join(operator)
     }
 
     fn state(&mut self, depth: usize) -> String {
-        match self.dice.below(6) {
+        match self.dice.next_below(6) {
             0 => "count() % 2 == 0".into(),
             1 => format!("changed({})", self.number(depth)),
             2 => format!("changed({})", self.dice.one_of(&["s", "f", "$ctx.procname"])),
@@ -202,7 +202,7 @@ impl Writer<'_, '_> {
             ("arr", false),
             ("fs", true),
         ];
-        let item = sequences[self.dice.below(sequences.len())];
+        let item = sequences[self.dice.next_below(sequences.len())];
         self.item = Some(item);
         let rest = self.truth(depth);
         let by = self.number(0);
@@ -212,16 +212,16 @@ impl Writer<'_, '_> {
     }
 
     fn membership(&mut self, depth: usize) -> String {
-        match self.dice.below(3) {
+        match self.dice.next_below(3) {
             0 => format!("en in (\"{}\", 2)", self.dice.one_of(&["OK", "B*", "*"])),
             1 => {
-                let items: Vec<String> = (0..1 + self.dice.below(7))
-                    .map(|_| match self.dice.below(3) {
+                let items: Vec<String> = (0..1 + self.dice.next_below(7))
+                    .map(|_| match self.dice.next_below(3) {
                         0 => self.number(depth),
                         1 => self.dice.one_of(&INTEGERS).into(),
                         _ => {
-                            let low = self.dice.below(100) as i64 - 30;
-                            format!("{low}..{}", low + self.dice.below(90) as i64)
+                            let low = self.dice.next_below(100) as i64 - 30;
+                            format!("{low}..{}", low + self.dice.next_below(90) as i64)
                         }
                     })
                     .collect();
@@ -229,7 +229,7 @@ impl Writer<'_, '_> {
             }
             _ => {
                 let items: Vec<String> =
-                    (0..1 + self.dice.below(3)).map(|_| self.pattern()).collect();
+                    (0..1 + self.dice.next_below(3)).map(|_| self.pattern()).collect();
                 format!("{} in ({})", self.dice.one_of(&["s", "r"]), items.join(", "))
             }
         }
@@ -245,7 +245,7 @@ impl Writer<'_, '_> {
     fn strings(&mut self) -> String {
         let a = self.dice.one_of(&["s", "r", "$ctx.procname"]);
         let b = self.dice.one_of(&["s", "r", "\"a\"", "\"\"", "\"abc\"", "\"b\""]);
-        match self.dice.below(5) {
+        match self.dice.next_below(5) {
             0 => format!("{a} {} {b}", self.dice.one_of(&["==", "!=", "<", "<=", ">", ">="])),
             1 => format!("{a} {} {}", self.dice.one_of(&["==", "!="]), self.pattern()),
             2 => format!("starts_with({a}, {b})"),
@@ -256,14 +256,14 @@ impl Writer<'_, '_> {
 
     fn float(&mut self, depth: usize) -> String {
         if depth == 0 {
-            return match (self.dice.below(4), self.item) {
+            return match (self.dice.next_below(4), self.item) {
                 (0, Some((name, true))) => name.into(),
                 (1, _) => "h".into(),
                 (2, _) => "2.5".into(),
                 _ => "f".into(),
             };
         }
-        match self.dice.below(3) {
+        match self.dice.next_below(3) {
             0 => self.float(0),
             1 => format!("-({})", self.float(depth - 1)),
             _ => {
@@ -276,8 +276,8 @@ impl Writer<'_, '_> {
     /// An integer.
     fn number(&mut self, depth: usize) -> String {
         if depth == 0 {
-            return match (self.dice.below(6), self.item) {
-                (0..=2, _) => FIELDS[self.dice.below(FIELDS.len())].0.into(),
+            return match (self.dice.next_below(6), self.item) {
+                (0..=2, _) => FIELDS[self.dice.next_below(FIELDS.len())].0.into(),
                 (3 | 4, Some((name, false))) => name.into(),
                 (3, _) => format!("length({})", self.dice.one_of(&["s", "xs", "r", "fs", "arr"])),
                 (4, None) => self.element(),
@@ -285,17 +285,17 @@ impl Writer<'_, '_> {
             };
         }
         let depth = depth - 1;
-        match self.dice.below(8) {
+        match self.dice.next_below(8) {
             0 => self.number(0),
-            1 => format!("-({})", FIELDS[self.dice.below(FIELDS.len())].0),
+            1 => format!("-({})", FIELDS[self.dice.next_below(FIELDS.len())].0),
             2 => format!("~({})", self.number(depth)),
             3 => format!("({}) + 0", self.truth(depth)),
             4 => {
                 let operator = self.dice.one_of(&["<<", ">>"]);
-                let by = if self.dice.below(2) == 0 {
+                let by = if self.dice.next_below(2) == 0 {
                     "n".into()
                 } else {
-                    self.dice.below(64).to_string()
+                    self.dice.next_below(64).to_string()
                 };
                 format!("({}) {operator} {by}", self.number(depth))
             }
@@ -309,7 +309,7 @@ impl Writer<'_, '_> {
 
     fn element(&mut self) -> String {
         let sequence = self.dice.one_of(&["xs", "ys", "us", "bs", "arr"]);
-        if self.dice.below(2) == 0 {
+        if self.dice.next_below(2) == 0 {
             return format!("{}({sequence})", self.dice.one_of(&["sum", "min", "max"]));
         }
         let index = self.dice.one_of(&["0", "1", "2", "n", "a"]);
@@ -339,17 +339,18 @@ fn compare(
     // What was spoiled may be refused, and rightly.
     let is_whole = whole == alternative.programs[0];
     let mut machine = is_whole.then(|| Machine::new(compiled.filter.cells, &alternative, &script));
-    let mut worlds = [script.clone(), script];
+    let mut runtimes = [script.clone(), script];
     for time in 0..TIMES {
-        worlds[0].now = time;
-        worlds[1].now = time;
+        runtimes[0].now = time;
+        runtimes[1].now = time;
         let now = Now::new(&compiled.filter.needs, &event, time);
-        let expected = evaluate(&compiled.filter, &now, &mut states[0], &mut worlds[0]);
+        let expected = evaluate(&compiled.filter, &now, &mut states[0], &mut runtimes[0]);
         let frame = Frame::of(&alternative, |path| event.find(path, time)).expect("a frame");
-        let (state, world) = (&mut states[1], &mut worlds[1]);
-        let answer = Runner { alternative: &alternative, frame: &frame, state, world }.run();
-        let is_same =
-            answer == expected && states[0] == states[1] && worlds[0].asked == worlds[1].asked;
+        let (state, runtime) = (&mut states[1], &mut runtimes[1]);
+        let answer = Runner { alternative: &alternative, frame: &frame, state, runtime }.run();
+        let is_same = answer == expected
+            && states[0] == states[1]
+            && runtimes[0].requests == runtimes[1].requests;
         if !is_same {
             return Some(Err(format!("event {time}, {expected} and {answer}: {text}")));
         }
@@ -401,15 +402,15 @@ fn relax(values: [&[u32]; 2], expression: &[u32], depth: usize) -> Option<Result
     let script =
         Script { times: vec![0, 5, 10], randoms: vec![0, u64::MAX, 7], ..Script::default() };
     let (mut state, mut says_no) = (State::new(&compiled.filter), false);
-    let mut worlds = [script.clone(), script];
+    let mut runtimes = [script.clone(), script];
     for time in 0..TIMES {
-        worlds[0].now = time;
+        runtimes[0].now = time;
         let now = Now::new(&compiled.filter.needs, &event, time);
-        let passes = evaluate(&compiled.filter, &now, &mut state, &mut worlds[0]);
+        let passes = evaluate(&compiled.filter, &now, &mut state, &mut runtimes[0]);
         let now = Now::new(&relaxed.filter.needs, &other, time);
-        let may_pass = evaluate(&relaxed.filter, &now, &mut State::default(), &mut worlds[1]);
+        let may_pass = evaluate(&relaxed.filter, &now, &mut State::default(), &mut runtimes[1]);
         says_no |= !may_pass;
-        if passes && !may_pass || worlds[1].asked != 0 {
+        if passes && !may_pass || runtimes[1].requests != 0 {
             return Some(Err(format!("event {time}: {text}")));
         }
     }

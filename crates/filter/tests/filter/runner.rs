@@ -1,7 +1,7 @@
 //! A runner of bytecode for these tests: slow, and it stops at whatever a filter must not do, such
 //! as reading what was not written, or jumping backward. The real ones are in crate `jit`.
 
-use trackway_filter::evaluate::{State, World, string_hash};
+use trackway_filter::evaluate::{Runtime, State, string_hash};
 use trackway_filter::number;
 use trackway_filter::object::Alternative;
 use trackway_filter::types::Type;
@@ -16,7 +16,7 @@ use super::frame::Frame;
 
 /// The content of a register or a place on the stack.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Held {
+enum Content {
     Nothing,
     Number(u64),
     Frame,
@@ -28,22 +28,22 @@ pub(crate) struct Runner<'a> {
     pub(crate) alternative: &'a Alternative,
     pub(crate) frame: &'a Frame,
     pub(crate) state: &'a mut State,
-    pub(crate) world: &'a mut dyn World,
+    pub(crate) runtime: &'a mut dyn Runtime,
 }
 
 impl Runner<'_> {
     /// The filter's answer.
     pub(crate) fn run(&mut self) -> bool {
-        self.function(0, Held::Nothing) != 0
+        self.function(0, Content::Nothing) != 0
     }
 
-    fn function(&mut self, start: usize, item: Held) -> u64 {
+    fn function(&mut self, start: usize, item: Content) -> u64 {
         let program = self.alternative.programs[0].clone();
-        let mut registers = [Held::Nothing; 11];
-        registers[1] = Held::Frame;
+        let mut registers = [Content::Nothing; 11];
+        registers[1] = Content::Frame;
         registers[2] = item;
-        registers[10] = Held::StackEnd;
-        let mut stack = [Held::Nothing; STACK_BYTES / 8];
+        registers[10] = Content::StackEnd;
+        let mut stack = [Content::Nothing; STACK_BYTES / 8];
         let mut at = start;
         loop {
             let insn = program[at];
@@ -55,41 +55,43 @@ impl Runner<'_> {
                     let answer = self.helper(insn.immediate, &registers);
                     let helper = Helper::from_number(insn.immediate).expect("a helper");
                     let lost = if helper.keeps_frame() { 2..6 } else { 1..6 };
-                    registers[lost].fill(Held::Nothing);
-                    registers[0] = Held::Number(answer);
+                    registers[lost].fill(Content::Nothing);
+                    registers[0] = Content::Number(answer);
                 }
                 (_, LDDW) if insn.src == LDDW_FUNCTION => {
                     let target = at as i64 + i64::from(insn.immediate);
                     assert!(target > start as i64, "functions are behind the filter");
-                    registers[dst] = Held::Function(target as usize);
+                    registers[dst] = Content::Function(target as usize);
                     at += 1;
                 }
                 (_, LDDW) => {
                     let high = u64::from(program[at].immediate as u32) << 32;
                     assert_eq!(program[at].op, 0);
-                    registers[dst] = Held::Number(high | u64::from(insn.immediate as u32));
+                    registers[dst] = Content::Number(high | u64::from(insn.immediate as u32));
                     at += 1;
                 }
                 (class::LDX, op) if op == class::LDX | size::W | mode::MEM => {
-                    assert_eq!((registers[src], insn.offset % 4), (Held::Frame, 0), "a half");
+                    assert_eq!((registers[src], insn.offset % 4), (Content::Frame, 0), "a half");
                     let slot = self.frame.slots()[insn.offset as usize / 8].to_le_bytes();
                     let half = slot[insn.offset as usize % 8..].first_chunk().expect("a half");
-                    registers[dst] = Held::Number(u32::from_le_bytes(*half).into());
+                    registers[dst] = Content::Number(u32::from_le_bytes(*half).into());
                 }
                 (class::LDX, op) => {
                     assert_eq!(op, class::LDX | size::DW | mode::MEM);
                     assert_eq!(insn.offset % 8, 0);
                     registers[dst] = match registers[src] {
-                        Held::Frame => Held::Number(self.frame.slots()[insn.offset as usize / 8]),
-                        Held::StackEnd => stack[stack_index(insn.offset)],
+                        Content::Frame => {
+                            Content::Number(self.frame.slots()[insn.offset as usize / 8])
+                        }
+                        Content::StackEnd => stack[stack_index(insn.offset)],
                         held => panic!("a load from {held:?}"),
                     };
-                    assert_ne!(registers[dst], Held::Nothing, "the stack was not written");
+                    assert_ne!(registers[dst], Content::Nothing, "the stack was not written");
                 }
                 (class::STX, op) => {
                     assert_eq!(op, class::STX | size::DW | mode::MEM);
-                    assert_eq!(registers[dst], Held::StackEnd);
-                    assert_ne!(registers[src], Held::Nothing);
+                    assert_eq!(registers[dst], Content::StackEnd);
+                    assert_ne!(registers[src], Content::Nothing);
                     stack[stack_index(insn.offset)] = registers[src];
                 }
                 (class::JMP, op) => {
@@ -128,10 +130,10 @@ impl Runner<'_> {
     }
 
     // Longer than 70 lines: an arm for each helper.
-    fn helper(&mut self, number: i32, registers: &[Held; 11]) -> u64 {
+    fn helper(&mut self, number: i32, registers: &[Content; 11]) -> u64 {
         use trackway_filter::parse::Binary;
         let helper = Helper::from_number(number).expect("a helper");
-        assert_eq!(registers[1], Held::Frame, "{} gets the frame", helper.name());
+        assert_eq!(registers[1], Content::Frame, "{} gets the frame", helper.name());
         let argument = |index: usize| number_of(registers[index + 1]);
         let string = |index: usize| self.bytes(argument(index), 1);
         let float = |operator| number::floats(operator, argument(1), argument(2));
@@ -151,13 +153,13 @@ impl Runner<'_> {
             Helper::StringEdges1 => edges(string(1), 1, argument(2), argument(3)),
             Helper::Element => self.element(argument(1), argument(2), argument(3)).unwrap_or(0),
             Helper::Any => {
-                let Held::Function(start) = registers[4] else { panic!("no function") };
+                let Content::Function(start) = registers[4] else { panic!("no function") };
                 let (word, scalar) = (argument(1), argument(2));
                 let count = u64::from(Word::from_bits(word).length);
                 (0..count)
                     .any(|index| {
                         let element = self.element(word, scalar, index).expect("an element");
-                        self.function(start, Held::Number(element)) != 0
+                        self.function(start, Content::Number(element)) != 0
                     })
                     .into()
             }
@@ -186,12 +188,12 @@ impl Runner<'_> {
             Helper::FloatDivide => float(Binary::Divide),
             Helper::FloatFromSigned => number::to_float(argument(1), Type::Signed),
             Helper::FloatFromUnsigned => number::to_float(argument(1), Type::Unsigned),
-            Helper::TimeNs => self.world.time_ns(),
-            Helper::Random => self.world.random(),
+            Helper::TimeNs => self.runtime.time_ns(),
+            Helper::Random => self.runtime.random(),
             Helper::Count => self.state.count(argument(1) as usize),
             Helper::Changed => self.state.changed(argument(1) as usize, argument(2)).into(),
             Helper::Rate => {
-                let now_ns = self.world.time_ns();
+                let now_ns = self.runtime.time_ns();
                 let cell = argument(1) as usize;
                 self.state.rate(cell, argument(2), argument(3), now_ns).into()
             }
@@ -224,14 +226,14 @@ fn stack_index(offset: i16) -> usize {
     (STACK_BYTES as i16 + offset) as usize / 8
 }
 
-fn number_of(held: Held) -> u64 {
+fn number_of(held: Content) -> u64 {
     match held {
-        Held::Number(bits) => bits,
+        Content::Number(bits) => bits,
         held => panic!("{held:?} is no number"),
     }
 }
 
-fn operand(insn: Insn, registers: &[Held; 11]) -> u64 {
+fn operand(insn: Insn, registers: &[Content; 11]) -> u64 {
     if insn.op & source::X != 0 {
         assert_eq!(insn.immediate, 0);
         number_of(registers[usize::from(insn.src)])
@@ -259,17 +261,17 @@ fn is_so(op: u8, a: u64, b: u64) -> bool {
     }
 }
 
-fn arithmetic(insn: Insn, op: u8, registers: &[Held; 11]) -> Held {
+fn arithmetic(insn: Insn, op: u8, registers: &[Content; 11]) -> Content {
     let held = registers[usize::from(insn.dst)];
     if op & 0xf0 == alu::MOV {
         let is_register = op & source::X != 0;
         let moved = registers[usize::from(insn.src)];
-        assert!(!is_register || moved != Held::Nothing, "what is moved was not written");
-        return if is_register { moved } else { Held::Number(operand(insn, registers)) };
+        assert!(!is_register || moved != Content::Nothing, "what is moved was not written");
+        return if is_register { moved } else { Content::Number(operand(insn, registers)) };
     }
     let a = number_of(held);
     if op & 0xf0 == alu::NEG {
-        return Held::Number(a.wrapping_neg());
+        return Content::Number(a.wrapping_neg());
     }
     let b = operand(insn, registers);
     let is_signed = insn.offset == 1;
@@ -277,7 +279,7 @@ fn arithmetic(insn: Insn, op: u8, registers: &[Held; 11]) -> Held {
     let is_division = matches!(op & 0xf0, alu::DIV | alu::MOD);
     assert!(insn.offset == 0 || is_signed && is_division);
     assert!(!is_division || op & source::X != 0 || b != 0, "the kernel refuses this");
-    Held::Number(match op & 0xf0 {
+    Content::Number(match op & 0xf0 {
         alu::ADD => a.wrapping_add(b),
         alu::SUB => a.wrapping_sub(b),
         alu::MUL => a.wrapping_mul(b),

@@ -11,7 +11,7 @@ use trackway_filter::evaluate::{State, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::types::check;
 use trackway_jit::frame::{Cell, Environment, Frame};
-use trackway_jit::framer::{Contexts, Framer, Unfit, Wanted};
+use trackway_jit::framer::{Contexts, Framer, Mismatch, Wanted};
 use trackway_jit::interpret;
 use trackway_jit::meaning::Meanings;
 use trackway_jit::object::Object;
@@ -62,16 +62,16 @@ impl Writer<'_> {
     }
 
     fn truth(&mut self, depth: u64) -> String {
-        if depth > 0 && self.random.below(3) > 0 {
+        if depth > 0 && self.random.next_below(3) > 0 {
             let (a, b) = (self.truth(depth - 1), self.truth(depth - 1));
-            return match self.random.below(5) {
+            return match self.random.next_below(5) {
                 0 | 1 => format!("({a}) && ({b})"),
                 2 | 3 => format!("({a}) || ({b})"),
                 _ => format!("!({a})"),
             };
         }
         let operator = self.one_of(&["==", "!=", "<", "<=", ">", ">="]);
-        match self.random.below(16) {
+        match self.random.next_below(16) {
             0 => format!("{} in (0..5, 200, {})", self.number(1), self.number(0)),
             1 => format!("s {} {}", self.one_of(&["==", "!="]), self.one_of(&["\"a*\"", "t"])),
             2 => format!("starts_with(s, {})", self.one_of(&["t", "\"a\""])),
@@ -87,9 +87,9 @@ impl Writer<'_> {
     }
 
     fn number(&mut self, depth: u64) -> String {
-        if depth > 0 && self.random.below(3) > 0 {
+        if depth > 0 && self.random.next_below(3) > 0 {
             let (a, b) = (self.number(depth - 1), self.number(depth - 1));
-            return match self.random.below(8) {
+            return match self.random.next_below(8) {
                 0 => format!("(-{a})"),
                 1 => format!("(~{a})"),
                 2 => format!("(({}) + {b})", self.truth(0)),
@@ -100,7 +100,7 @@ impl Writer<'_> {
                 ),
             };
         }
-        match self.random.below(12) {
+        match self.random.next_below(12) {
             0 | 1 => self.one_of(&["0", "1", "5", "1000", "4294967296", "1.5"]).into(),
             2 => format!("z[{}]", self.one_of(&["0", "2", "3", "70000", "a"])),
             3 => format!("y[{}]", self.one_of(&["0", "1", "4"])),
@@ -146,13 +146,13 @@ impl Described {
                 Shape::Enumeration => Some(*random.pick(&SCALARS[..10])),
                 _ => Some(*random.pick(&SCALARS)),
             };
-            let length = if shape == Shape::Array { 1 + random.below(5) as u16 } else { 0 };
+            let length = if shape == Shape::Array { 1 + random.next_below(5) as u16 } else { 0 };
             fields.push(Field { name, shape, scalar, length });
         }
         // Where things lie is another matter each time, too.
-        let turn = random.below(fields.len() as u64) as usize;
+        let turn = random.next_below(fields.len() as u64) as usize;
         fields.rotate_left(turn);
-        let bytes = encoded(&fields, random.below(2) as i64);
+        let bytes = encoded(&fields, random.next_below(2) as i64);
         let description = EventDescription::decode(&bytes).expect("a description");
         Self { fields, layout: Layout::of_event(&description), bytes }
     }
@@ -165,7 +165,7 @@ impl Described {
             let datum = match (field.shape, field.scalar) {
                 (Shape::Array | Shape::Sequence, Some(scalar)) => {
                     let is_array = field.shape == Shape::Array;
-                    let count = if is_array { field.length.into() } else { random.below(6) };
+                    let count = if is_array { field.length.into() } else { random.next_below(6) };
                     if !is_array {
                         payload.extend((count as u32).to_le_bytes());
                     }
@@ -211,7 +211,7 @@ fn encoded(fields: &[Field], first: i64) -> Vec<u8> {
 fn number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>) -> u64 {
     let bits = match scalar {
         Scalar::F64 => random.pick(&FLOATS).to_bits(),
-        Scalar::Bool => random.below(2),
+        Scalar::Bool => random.next_below(2),
         _ => *random.pick(&INTEGERS),
     };
     let size = scalar.size_bytes();
@@ -226,13 +226,13 @@ fn number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>) -> u64 {
 
 /// The decision of a program about an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Says {
-    /// Nothing of it is wanted.
+enum Outcome {
+    /// It is dropped.
     Drops,
     /// It is counted as lost.
     Counts,
-    /// The alternative of this number is asked.
-    Asks(usize),
+    /// The alternative of this number judges it.
+    Judges(usize),
 }
 
 /// A filter as a program has it.
@@ -249,7 +249,7 @@ impl Published {
         Self { object, meanings: compiled.meanings.clone(), cells }
     }
 
-    fn says(&self, event: &Described, framer: &mut Framer) -> Says {
+    fn judge(&self, event: &Described, framer: &mut Framer) -> Outcome {
         let object = Object::decode(&self.object).expect("an object");
         let meanings = match &self.meanings[..] {
             [] => Meanings::default(),
@@ -262,12 +262,12 @@ impl Published {
                 .needs()
                 .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
             match framer.make(&fields, wanted) {
-                Err(unfit) => lacks &= matches!(unfit, Unfit::Lacks(_)),
+                Err(unfit) => lacks &= matches!(unfit, Mismatch::Lacks(_)),
                 Ok(()) if !meanings.are_of(&fields, number, &alternative) => lacks = false,
-                Ok(()) => return Says::Asks(number),
+                Ok(()) => return Outcome::Judges(number),
             }
         }
-        if lacks { Says::Drops } else { Says::Counts }
+        if lacks { Outcome::Drops } else { Outcome::Counts }
     }
 
     fn answer(&self, alternative: usize, framer: &Framer, payload: &[u8]) -> bool {
@@ -301,14 +301,14 @@ fn judge(
     published: &Published,
     event: &Described,
     random: &mut Random,
-) -> Result<Says, String> {
+) -> Result<Outcome, String> {
     let mut framer = Framer::EMPTY;
-    let says = published.says(event, &mut framer);
+    let outcome = published.judge(event, &mut framer);
     let known = check(text, &event.layout);
-    match (says, &known) {
-        (Says::Counts, _) => {}
-        (Says::Drops, Err(_)) => {}
-        (Says::Asks(alternative), Ok(filter)) => {
+    match (outcome, &known) {
+        (Outcome::Counts, _) => {}
+        (Outcome::Drops, Err(_)) => {}
+        (Outcome::Judges(alternative), Ok(filter)) => {
             let mut state = State::new(filter);
             for _ in 0..TIMES {
                 let (values, payload) = event.happens(random);
@@ -320,16 +320,16 @@ fn judge(
                 }
             }
         }
-        _ => return Err(format!("{says:?}, but {:?}", known.map(|_| ()))),
+        _ => return Err(format!("{outcome:?}, but {:?}", known.map(|_| ()))),
     }
-    Ok(says)
+    Ok(outcome)
 }
 
 /// The results of some cases.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Events that the expression makes sense for, before they are known.
-    asked: usize,
+    /// Events that the filter judged before they were known.
+    judged: usize,
     counted: usize,
     /// Errors.
     wrong: Vec<String>,
@@ -341,7 +341,7 @@ fn run(cases: u64, spoil: &dyn Fn(&mut CompiledFor)) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..cases {
         let mut random = Random::new(seed);
-        let depth = random.below(4);
+        let depth = random.next_below(4);
         let text = Writer { random: &mut random }.truth(depth);
         let events: Vec<Described> = (0..3).map(|_| Described::random(&mut random)).collect();
         let layouts: Vec<Layout> = events.iter().map(|event| event.layout.clone()).collect();
@@ -362,11 +362,11 @@ fn run(cases: u64, spoil: &dyn Fn(&mut CompiledFor)) -> Counts {
                 let makes_sense = check(&text, &event.layout).is_ok();
                 match judge(&text, &published, event, &mut random) {
                     Err(what) => counts.wrong.push(format!("{text}: ({known}/{number}) {what}")),
-                    Ok(Says::Counts) if makes_sense && number < known => {
+                    Ok(Outcome::Counts) if makes_sense && number < known => {
                         counts.wrong.push(format!("{text}: ({known}/{number}) is counted"));
                     }
-                    Ok(Says::Counts) if makes_sense => counts.counted += 1,
-                    Ok(Says::Asks(_)) if number >= known => counts.asked += 1,
+                    Ok(Outcome::Counts) if makes_sense => counts.counted += 1,
+                    Ok(Outcome::Judges(_)) if number >= known => counts.judged += 1,
                     Ok(_) => {}
                 }
             }
@@ -381,8 +381,8 @@ fn events_that_nobody_knows_are_judged_as_when_they_are_known_or_counted() {
     let first: Vec<&String> = counts.wrong.iter().take(5).collect();
     assert!(first.is_empty(), "{} of them: {first:#?}", counts.wrong.len());
     // Most are not merely counted, though many ask for elements or labels.
-    let Counts { asked, counted, .. } = counts;
-    assert!(asked > counted, "{asked} asked, {counted} counted");
+    let Counts { judged, counted, .. } = counts;
+    assert!(judged > counted, "{judged} judged, {counted} counted");
 }
 
 #[test]

@@ -35,7 +35,7 @@ unsafe extern "C" fn any(slots: *const u64, word: u64, scalar: u64, function: u6
 
 /// The address of a helper; `tail_call` is no function, its callers jump.
 pub(crate) fn address(helper: Helper) -> Option<u64> {
-    /// Those that are like the others, by number.
+    /// Matches helpers that need no special case, by number.
     macro_rules! plain {
         ($($helper:ident)*) => {
             match helper {

@@ -1,5 +1,5 @@
-//! What helpers do: one implementation, which the interpreter calls with a frame, and machine code
-//! with the frame's slots.
+//! Implementations of helpers: the interpreter calls them with a frame, and machine code calls the
+//! same functions with the frame's slots.
 //!
 //! Arguments are numbers that a program has made, and nothing is believed of them: a word that is
 //! not within its bytes is an empty string; a cell or a scalar that there is not makes the answer
@@ -74,9 +74,9 @@ impl Frame<'_> {
         self.region(word, 1)
     }
 
-    /// Whether a string of the event begins with the `N` lowest bytes of one number, and ends with
-    /// those of another; they may overlap. A word of a constant is none of the event's. What
-    /// `x86::text` makes of it does the same.
+    /// Returns true if a string of the event begins with the `N` lowest bytes of one number, and
+    /// ends with those of another; they may overlap. A word of a constant never matches. The code
+    /// in `x86::text` does the same.
     fn edges<const N: usize>(&self, word: u64, first: u64, last: u64) -> bool {
         // The mark of a constant makes it begin behind all bytes.
         let (start, length) = (word as u32 as usize, (word >> 32) as usize);

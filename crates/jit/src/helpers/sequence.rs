@@ -5,7 +5,7 @@ use core::cmp::Ordering;
 use crate::ELEMENTS_MAX;
 use crate::frame::Frame;
 
-/// How the elements of a sequence are stored: the codes of `schema::Scalar`, which are part of the
+/// Types of the elements of a sequence: the codes of `schema::Scalar`, which are part of the
 /// contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scalar {
@@ -43,7 +43,7 @@ impl Scalar {
         }
     }
 
-    /// Whether it is an integer without a sign that takes all 64 bits.
+    /// Returns true if the type is an unsigned integer of 64 bits.
     fn is_wide(self) -> bool {
         self == Self::Unsigned(64)
     }
@@ -80,7 +80,8 @@ impl Frame<'_> {
         element.map_or(0, |element| scalar.value(element))
     }
 
-    /// Whether `test` answers not 0 for one of the first [`ELEMENTS_MAX`] elements.
+    /// Returns 1 if `test` returns a number other than 0 for one of the first [`ELEMENTS_MAX`]
+    /// elements.
     pub(crate) fn any(&self, word: u64, scalar: u64, mut test: impl FnMut(u64) -> u64) -> u64 {
         let Some(scalar) = Scalar::from_code(scalar) else { return 0 };
         self.elements(word, scalar).any(|element| test(element) != 0).into()

@@ -1,16 +1,16 @@
 //! A filter's state: cells that any number of threads and signal handlers change at once.
 //!
-//! Each change is one atomic instruction on one cell that nobody else's memory depends on, so all
+//! Each change is one atomic instruction on one cell, and no other memory depends on it, so all
 //! orderings are Relaxed.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::frame::{Cell, Frame};
 
-/// How often a cell is tried that others are changing at the same time.
+/// Most attempts to change a cell that others are changing at the same time.
 const TRIES_MAX: usize = 64;
-/// What `changed` keeps is the number with these bits turned over: 0 is a cell without a number.
-/// Which number that makes look as if there was none should be one that nobody meets.
+/// Bits that `changed` inverts in the stored number, because 0 marks a cell without a number. The
+/// one number that is then stored as 0 should not occur in practice.
 const TURNED: u64 = 0x9e6c_63d0_876a_3f1b;
 
 impl Frame<'_> {
@@ -20,12 +20,12 @@ impl Frame<'_> {
     }
 }
 
-/// How often this was asked before.
+/// Returns the number of earlier calls.
 pub(super) fn count(cell: &Cell) -> u64 {
     cell.fetch_add(1, Relaxed)
 }
 
-/// Whether the number is not that of the time before, or there was none.
+/// Returns true if the number differs from the previous one, or there was none.
 pub(super) fn changed(cell: &Cell, number: u64) -> bool {
     let kept = number ^ TURNED;
     cell.swap(kept, Relaxed) != kept || kept == 0
@@ -36,8 +36,8 @@ const PASSED_BITS: u32 = 28;
 /// Intervals by which a clock may be late that was read before another one's.
 const LATE_MAX: u64 = 1 << 16;
 
-/// Whether fewer than `most` have passed in the running interval of `length_ns`; then this one
-/// does. Intervals begin at multiples of their length.
+/// Returns true, and counts the event, if fewer than `most` have passed in the running interval of
+/// `length_ns`. Intervals begin at multiples of their length.
 ///
 /// ```text
 /// how many have passed (bits 0 to 27) | the interval's number, its lowest 36 bits
@@ -49,7 +49,8 @@ pub(super) fn rate(cell: &Cell, most: u64, length_ns: u64, now_ns: u64) -> bool 
     let mut kept = cell.load(Relaxed);
     for _ in 0..TRIES_MAX {
         let (interval, passed) = (kept >> PASSED_BITS, kept & PASSED);
-        // Whoever read the clock before another has begun an interval counts in that one.
+        // A thread that read the clock before another one began an interval counts in that
+        // interval.
         let is_running = interval.wrapping_sub(current) & INTERVALS <= LATE_MAX;
         let (interval, passed) = if is_running { (interval, passed) } else { (current, 0) };
         if passed >= most.min(PASSED) {

@@ -21,24 +21,24 @@ pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
     find(text, part).is_some()
 }
 
-/// Whether `*` in the pattern, for any bytes, makes it match all of the text. `\` takes the next
-/// byte as it is; at the end it stands for itself.
+/// Returns true if the pattern matches all of the text, where `*` is for any bytes. `\` takes the
+/// next byte as it is; at the end it is itself.
 ///
 /// What is between two `*` is taken where it is found first: if that leads to no match, no later
 /// place does. So nothing is tried twice, and the time is in proportion to both lengths (but for
 /// parts with `\` in them, where it is their product).
 pub(super) fn matches(text: &[u8], pattern: &[u8]) -> bool {
     let (first, rest) = split(pattern);
-    let Some(mut text) = behind(text, first) else { return false };
+    let Some(mut text) = strip_part(text, first) else { return false };
     let Some(mut rest) = rest else { return text.is_empty() };
     // Each turn takes a part of the pattern.
     loop {
         let (part, next) = split(rest);
         let Some(next) = next else {
             let start = text.len().checked_sub(bytes(part).count());
-            return start.is_some_and(|start| behind(&text[start..], part).is_some());
+            return start.is_some_and(|start| strip_part(&text[start..], part).is_some());
         };
-        let Some(left) = behind_first(text, part) else { return false };
+        let Some(left) = strip_first(text, part) else { return false };
         (text, rest) = (left, next);
     }
 }
@@ -64,20 +64,20 @@ fn bytes(part: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 /// The text behind a part of a pattern at its beginning, if that is there.
-fn behind<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
+fn strip_part<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
     bytes(part).try_fold(text, |text, byte| text.strip_prefix(&[byte]))
 }
 
 /// The text behind the first place where a part of a pattern is.
-fn behind_first<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
+fn strip_first<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
     if part.contains(&b'\\') {
-        (0..=text.len()).find_map(|start| behind(&text[start..], part))
+        (0..=text.len()).find_map(|start| strip_part(&text[start..], part))
     } else {
         find(text, part).map(|start| &text[start + part.len()..])
     }
 }
 
-/// Where `part` is first.
+/// Returns the first position of `part`.
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() || part.len() > text.len() {
         return part.is_empty().then_some(0);
@@ -106,7 +106,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     None
 }
 
-/// Where the suffix begins that is greatest in the order in which `smaller` bytes come first, and
+/// Returns the start of the greatest suffix in the order in which `smaller` bytes come first, and
 /// its period.
 fn maximal_suffix(part: &[u8], smaller: Ordering) -> (usize, usize) {
     let (mut start, mut rival, mut same, mut period) = (0, 1, 0, 1);

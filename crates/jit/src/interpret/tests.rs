@@ -1,5 +1,5 @@
-//! What no program shows that the verifier lets pass: each access is looked at again. And steps,
-//! which are not counted where they are taken.
+//! Programs that the verifier refuses: the interpreter checks each access again. And the limit on
+//! steps, which it does not count at each step.
 
 extern crate std;
 
@@ -32,8 +32,8 @@ extern "C" fn nothing() -> u64 {
     0
 }
 
-/// Runs bytes that nobody has verified: a program with as many instructions was, which has a stack
-/// of 8 bytes if that is asked for.
+/// Runs bytes that are not verified: the verified program has as many instructions, and a stack of
+/// 8 bytes if `has_stack` is set.
 fn run_unverified(bytes: &[u8], has_stack: bool) -> Result<Outcome, Fault> {
     let first = if has_stack { insn(STORE, 10, 0, -8, 1) } else { insn(MOV, 1, 0, 0, 1) };
     let mut other = vec![insn(MOV, 0, 0, 0, 0); bytes.len() / INSN_BYTES];
@@ -121,7 +121,7 @@ fn nothing_goes_backward_or_beyond_the_end() {
     assert_eq!(run_insns(&far, false), Err(Fault::At(0)));
 }
 
-/// Whatever the bytes are, it ends, and without a panic.
+/// The interpreter ends without a panic on any bytes.
 #[test]
 fn any_bytes_end() {
     let mut state = 1_u64;

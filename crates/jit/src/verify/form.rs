@@ -1,7 +1,7 @@
-//! Whether an instruction is one: its operation, its registers, and zeros where nothing belongs.
+//! Checks of single instructions: operation, registers, and zeros in unused places.
 //!
-//! What RFC 9669 leaves open, and what filters do not use (atomics, packet loads, maps), is refused
-//! here, so that nobody behind this has to think of it.
+//! This check refuses what RFC 9669 leaves open, and what filters do not use (atomics, packet
+//! loads, maps), so that later code need not handle it.
 
 use super::Reason;
 use crate::insn::{

@@ -16,24 +16,24 @@ pub struct Function {
     pub stack_bytes: u16,
     /// Most bytes of stack that those use which have called it.
     pub stack_above: u16,
-    /// How many functions have been called at most when it runs, itself included.
+    /// Greatest depth of calls when the function runs, itself included.
     pub depth: u8,
     /// Bit n: it writes register 6 + n, which belongs to who has called it.
     pub saved: u8,
-    /// Whether it reads the stack's end.
+    /// True if the function reads the stack's end.
     pub has_stack: bool,
-    /// Whether it calls anything; a helper that machine code has in the call's place
+    /// True if the function calls anything; a helper whose code is in the call's place
     /// ([`Helper::edge_bytes`]) is not called.
     ///
     /// [`Helper::edge_bytes`]: crate::helper::Helper::edge_bytes
     pub has_calls: bool,
-    /// Whether its address is taken: `any` may call it.
+    /// True if the function's address is taken: `any` may call it.
     pub is_callback: bool,
-    /// How often it may be called.
+    /// Greatest number of calls.
     pub(super) times: u64,
     /// Bit n: it calls function n.
     pub(super) callees: u32,
-    /// Whether it runs for elements, so that it may call no `any`.
+    /// True if the function runs for elements, so that it may call no `any`.
     pub(super) in_any: bool,
 }
 
@@ -53,7 +53,7 @@ impl Function {
         in_any: false,
     };
 
-    /// How often it may be called, at most.
+    /// Returns the greatest number of calls.
     pub const fn times(&self) -> u64 {
         self.times
     }
@@ -64,7 +64,7 @@ impl Function {
     }
 }
 
-/// Those of one program, in order.
+/// Functions of one program, in order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Functions {
     list: [Function; FUNCTIONS_MAX],

@@ -12,7 +12,7 @@ use crate::{DEPTH_MAX, FUNCTIONS_MAX, STACK_BYTES};
 pub struct Rejection {
     /// Its index.
     pub insn: usize,
-    /// Which rule.
+    /// The rule that the program breaks.
     pub reason: Reason,
     code: Insn,
     next: Insn,
@@ -33,7 +33,7 @@ impl fmt::Display for Rejection {
 
 impl core::error::Error for Rejection {}
 
-/// Which rule an instruction breaks.
+/// Rules that an instruction may break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -80,7 +80,7 @@ pub enum Reason {
     OutsideFrame {
         /// From where, in bytes from the frame's beginning.
         offset: i64,
-        /// How many slots there are.
+        /// Number of slots.
         slots: usize,
     },
     /// A load or store beyond the stack: from where, in bytes from its end.
@@ -97,9 +97,9 @@ pub enum Reason {
     NoHelper(i32),
     /// A helper is not given the frame in register 1.
     NotFrame,
-    /// A helper that asks for a function is given something else.
+    /// A helper that needs a function is given something else.
     NotFunction(u8),
-    /// What `any` calls for each element calls `any`.
+    /// A function that `any` calls for each element calls `any`.
     AnyInsideAny,
     /// `tail_call` within a function.
     TailCallInFunction,

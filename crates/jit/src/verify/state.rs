@@ -1,4 +1,4 @@
-//! What is known at one place of a program: of each register, and of each byte of the stack.
+//! Facts about one place of a program: about each register, and each byte of the stack.
 
 use super::Reason;
 use crate::STACK_BYTES;
@@ -6,10 +6,10 @@ use crate::insn::{FRAME, REGISTERS, STACK_END};
 
 /// Slots of eight bytes that the stack has.
 const SLOTS: usize = STACK_BYTES / 8;
-/// How far a pointer may be from what it points to, in bytes: none needs to go farther.
+/// Longest distance of a pointer from its target, in bytes: none needs to go farther.
 const DISTANCE_MAX: i64 = 4096;
 
-/// What is known of a register.
+/// Facts about a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value {
     /// Not written on all paths, or lost in a call.
@@ -27,7 +27,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// What is known where two paths meet.
+    /// Returns the facts that hold on both of two paths.
     fn joined(self, other: Self) -> Self {
         match (self, other) {
             _ if self == other => self,
@@ -50,7 +50,7 @@ impl Value {
     }
 }
 
-/// What is known of eight bytes of the stack.
+/// Facts about eight bytes of the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slot {
     /// Bit n: byte n is written, and part of a number.
@@ -60,7 +60,7 @@ enum Slot {
 }
 
 impl Slot {
-    /// What is known where two paths meet.
+    /// Returns the facts that hold on both of two paths.
     fn joined(self, other: Self) -> Self {
         match (self, other) {
             (Self::Bytes(a), Self::Bytes(b)) => Self::Bytes(a & b),
@@ -70,10 +70,10 @@ impl Slot {
     }
 }
 
-/// What is known at a place of a program. The verifier's memory is made of these: [`State::FREE`].
+/// Facts about a place of a program. The verifier's memory is made of these: [`State::FREE`].
 #[derive(Debug, Clone, Copy)]
 pub struct State {
-    /// The instruction that this is known of; [`Self::NOWHERE`] if this is nobody's.
+    /// The instruction that the facts are about; [`Self::NOWHERE`] if the state is free.
     pub(super) target: u16,
     registers: [Value; REGISTERS],
     stack: [Slot; SLOTS],
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// What is known of a register, whether it can be read or not.
+    /// Returns the facts about a register, whether it can be read or not.
     pub(super) fn known(&self, register: u8) -> Value {
         self.registers.get(usize::from(register)).copied().unwrap_or(Value::Unwritten)
     }
@@ -173,7 +173,7 @@ impl State {
         self.registers[lost].fill(Value::Unwritten);
     }
 
-    /// What a load from the stack gives.
+    /// Returns the result of a load from the stack.
     pub(super) fn load(&self, access: Access) -> Result<Value, Reason> {
         let (slot, bytes) = access.place()?;
         match self.stack[slot] {

@@ -13,7 +13,7 @@ use crate::{DEPTH_MAX, ELEMENTS_MAX, STACK_BYTES};
 /// Registers that functions leave as they were, from 6 to 9.
 const SAVED_FIRST: u8 = 6;
 
-/// Where control goes behind an instruction.
+/// Next place of control after an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -21,7 +21,7 @@ enum Flow {
     Away,
 }
 
-/// What is known at targets that the pass has not come to yet.
+/// Facts at targets that the pass has not reached.
 struct Open<'m> {
     memory: &'m mut [State],
     targets: Marks,
@@ -156,8 +156,8 @@ impl<'p, 'm> Walk<'p, 'm> {
         Ok(())
     }
 
-    /// What machine code must know of the function: which registers it changes, whether it has a
-    /// stack.
+    /// Notes the properties of the function that machine code needs: which registers it changes,
+    /// whether it has a stack.
     fn note_registers(&mut self, insn: Insn) {
         let writes = matches!(insn.class(), class::LD | class::LDX | class::ALU | class::ALU64);
         let reads_src = matches!(insn.class(), class::LDX | class::STX)
@@ -190,7 +190,7 @@ impl<'p, 'm> Walk<'p, 'm> {
             let callee = &mut self.functions.all_mut()[function];
             callee.is_callback = true;
             let start = callee.start.into();
-            // Whoever calls it gives it the frame and an element.
+            // The caller passes the frame and an element.
             let mut arguments = [Value::Unwritten; 5];
             [arguments[0], arguments[1]] = [Value::Frame(0), Value::Number];
             self.open.add(start, &State::entry(arguments))?;
@@ -214,7 +214,7 @@ impl<'p, 'm> Walk<'p, 'm> {
                 let access = self.stack_access(offset.into(), size);
                 self.now.load(access)?
             }
-            Some(Err(_)) => return Err(self.beyond(insn.src, insn.offset)),
+            Some(Err(_)) => return Err(self.reach_error(insn.src, insn.offset)),
             _ => return Err(Reason::NoMemory(insn.src)),
         };
         self.now.write(insn.dst, value);
@@ -222,7 +222,7 @@ impl<'p, 'm> Walk<'p, 'm> {
     }
 
     /// An access so far away that the pointer does not reach there.
-    fn beyond(&self, base: u8, by: i16) -> Reason {
+    fn reach_error(&self, base: u8, by: i16) -> Reason {
         let slots = self.rules.slots;
         match self.now.known(base) {
             Value::Frame(offset) => {
@@ -263,7 +263,7 @@ impl<'p, 'm> Walk<'p, 'm> {
                 self.now.store(access, value)
             }
             Some(Ok(Value::Frame(_))) => Err(Reason::FrameStore),
-            Some(Err(_)) => Err(self.beyond(insn.dst, insn.offset)),
+            Some(Err(_)) => Err(self.reach_error(insn.dst, insn.offset)),
             _ => Err(Reason::NoMemory(insn.dst)),
         }
     }
@@ -409,7 +409,7 @@ impl<'p, 'm> Walk<'p, 'm> {
 /// The argument of `any` that is a function.
 const ANY_FUNCTION: u8 = 4;
 
-/// How many bytes a load or a store moves.
+/// Returns the number of bytes that a load or a store moves.
 pub(crate) fn size_bytes(insn: Insn) -> u8 {
     match insn.op & size::DW {
         size::B => 1,
@@ -419,7 +419,7 @@ pub(crate) fn size_bytes(insn: Insn) -> u8 {
     }
 }
 
-/// How far from the next instruction a jump leads.
+/// Returns the distance of a jump from the next instruction.
 #[inline(always)]
 pub(crate) fn jump_distance(insn: Insn) -> i32 {
     let is_long = insn.class() == class::JMP32 && insn.op & 0xf0 == jump::JA;

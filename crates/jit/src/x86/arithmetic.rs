@@ -113,23 +113,23 @@ fn divide(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed:
         (Some(src), _) => {
             chunk.mov(Width::Wide, R11, src);
             chunk.test(width, R11, R11);
-            let zero = chunk.ahead(Some(Condition::Equal));
+            let zero = chunk.jump_forward(Some(Condition::Equal));
             let minus_one = is_signed.then(|| {
                 chunk.group_immediate(Group::Cmp, width, R11, -1);
-                chunk.ahead(Some(Condition::Equal))
+                chunk.jump_forward(Some(Condition::Equal))
             });
             divide_by_r11(chunk, operands, is_remainder, is_signed);
-            let done = chunk.ahead(None);
+            let done = chunk.jump_forward(None);
             let done_too = minus_one.map(|minus_one| {
-                chunk.here(minus_one);
+                chunk.land(minus_one);
                 by_minus_one(chunk, operands, is_remainder);
-                chunk.ahead(None)
+                chunk.jump_forward(None)
             });
-            chunk.here(zero);
+            chunk.land(zero);
             by_zero(chunk, operands, is_remainder);
-            chunk.here(done);
+            chunk.land(done);
             if let Some(done) = done_too {
-                chunk.here(done);
+                chunk.land(done);
             }
         }
     }
@@ -151,7 +151,7 @@ fn by_minus_one(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
     }
 }
 
-/// Division wants rax and rdx: what they hold waits in r9 and r10.
+/// Division needs rax and rdx: r9 and r10 keep their contents meanwhile.
 fn divide_by_r11(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
     let &Operands { width, dst, .. } = operands;
     let others = [(RAX, R9), (RDX, R10)].into_iter().filter(|&(reg, _)| reg != dst);

@@ -12,7 +12,7 @@ pub(super) const BYTES_MAX: usize = 96;
 pub(super) struct Reg(u8);
 
 impl Reg {
-    /// What stands in a register's place where an operation has one operand: `/7`.
+    /// Opcode extension `/7`, in a register's place where an operation has one operand.
     pub(super) const EXTENSION_7: Self = Self(7);
 }
 
@@ -38,7 +38,7 @@ pub(super) fn mapped(register: u8) -> Reg {
     MAP.get(usize::from(register)).copied().unwrap_or(R11)
 }
 
-/// How wide an operation is.
+/// Width of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     /// 32 bits; the upper half of what is written becomes zero.
@@ -62,12 +62,12 @@ pub(super) enum Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Condition {
-    Below = 2,
-    AboveEqual = 3,
+    UnsignedLess = 2,
+    UnsignedGreaterEqual = 3,
     Equal = 4,
     NotEqual = 5,
-    BelowEqual = 6,
-    Above = 7,
+    UnsignedLessEqual = 6,
+    UnsignedGreater = 7,
     Less = 0xc,
     GreaterEqual = 0xd,
     LessEqual = 0xe,
@@ -77,7 +77,7 @@ pub(super) enum Condition {
 /// A jump whose distance is filled in when its target is reached.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Ahead(usize);
+pub(super) struct ForwardJump(usize);
 
 /// Code that is made from its beginning.
 pub(super) struct Chunk {
@@ -178,7 +178,7 @@ impl Chunk {
         self.registers(width, &[(group as u8) << 3 | 1], reg, rm);
     }
 
-    /// `rm = rm OPERATION immediate`, which is extended by its sign.
+    /// Appends `rm = rm OPERATION immediate`; the immediate is sign-extended.
     pub(super) fn group_immediate(&mut self, group: Group, width: Width, rm: Reg, immediate: i32) {
         let operation = Reg(group as u8);
         match i8::try_from(immediate) {
@@ -259,17 +259,17 @@ impl Chunk {
     }
 
     /// A jump within this chunk, forward.
-    pub(super) fn ahead(&mut self, condition: Option<Condition>) -> Ahead {
+    pub(super) fn jump_forward(&mut self, condition: Option<Condition>) -> ForwardJump {
         self.byte(condition.map_or(0xeb, |condition| 0x70 | condition as u8));
         self.byte(0);
-        Ahead(self.len)
+        ForwardJump(self.len)
     }
 
     /// Here is where the jump leads to.
-    pub(super) fn here(&mut self, ahead: Ahead) {
+    pub(super) fn land(&mut self, jump: ForwardJump) {
         // A chunk is shorter than the longest such jump.
-        if let Some(there) = self.bytes.get_mut(ahead.0 - 1) {
-            *there = (self.len - ahead.0) as u8;
+        if let Some(there) = self.bytes.get_mut(jump.0 - 1) {
+            *there = (self.len - jump.0) as u8;
         }
     }
 

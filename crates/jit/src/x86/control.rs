@@ -10,7 +10,7 @@ use crate::helpers;
 use crate::insn::{CALL, EXIT, Insn, LDDW_FUNCTION, call, class, jump, source};
 use crate::verify::{Function, jump_target, target};
 
-/// Where a jump by an indirect branch may land, where those are tracked; elsewhere it does nothing.
+/// Marks a target of indirect jumps, where the processor checks those; elsewhere it does nothing.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 impl Emitter<'_, '_> {
@@ -49,7 +49,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// What a call of a helper becomes: a call, or what the helper does.
+    /// Appends a call of a helper, or the helper's code in its place.
     fn helper(&self, chunk: &mut Chunk, function: &Function, insn: Insn) {
         let helper = Helper::from_number(insn.immediate);
         if let Some(size) = helper.and_then(Helper::edge_bytes) {
@@ -70,13 +70,13 @@ fn compare(chunk: &mut Chunk, insn: Insn) -> Option<Condition> {
     let width = if insn.class() == class::JMP { Width::Wide } else { Width::Narrow };
     let condition = match insn.op & 0xf0 {
         jump::JEQ => Condition::Equal,
-        jump::JGT => Condition::Above,
-        jump::JGE => Condition::AboveEqual,
+        jump::JGT => Condition::UnsignedGreater,
+        jump::JGE => Condition::UnsignedGreaterEqual,
         jump::JNE | jump::JSET => Condition::NotEqual,
         jump::JSGT => Condition::Greater,
         jump::JSGE => Condition::GreaterEqual,
-        jump::JLT => Condition::Below,
-        jump::JLE => Condition::BelowEqual,
+        jump::JLT => Condition::UnsignedLess,
+        jump::JLE => Condition::UnsignedLessEqual,
         jump::JSLT => Condition::Less,
         jump::JSLE => Condition::LessEqual,
         _ => return None,
@@ -109,7 +109,7 @@ fn saved(function: &Function) -> impl DoubleEndedIterator<Item = Reg> {
         .map(|(_, reg)| reg)
 }
 
-/// Whether 8 bytes are missing to the 16 to which rsp is aligned where something is called.
+/// Returns true if rsp is 8 bytes away from the alignment to 16 bytes that calls need.
 fn is_odd(function: &Function) -> bool {
     let pushed = 1 + usize::from(function.has_stack) + saved(function).count();
     let words = pushed + usize::from(function.stack_bytes) / 8;
@@ -138,14 +138,14 @@ pub(super) fn prologue(function: &Function, is_entry: bool) -> Chunk {
     chunk
 }
 
-/// What the prologue did, undone.
+/// Appends the reverse of the prologue.
 fn epilogue(chunk: &mut Chunk, function: &Function) {
     saved(function).rev().for_each(|reg| chunk.pop(reg));
     if function.has_stack {
         // leave: rsp = rbp, and the caller's rbp.
         chunk.byte(0xc9);
     } else if is_odd(function) {
-        // Register 4: nobody reads it behind a function's end.
+        // Register 4, which is not used after a function's end.
         chunk.pop(RCX);
     }
 }
@@ -153,21 +153,21 @@ fn epilogue(chunk: &mut Chunk, function: &Function) {
 /// A jump to a later program of the alternative, if the number in register 2 is that of one.
 fn tail_call(chunk: &mut Chunk, function: &Function, number: u8) {
     chunk.group_immediate(Group::Cmp, Width::Wide, RSI, number.into());
-    let earlier = chunk.ahead(Some(Condition::BelowEqual));
+    let earlier = chunk.jump_forward(Some(Condition::UnsignedLessEqual));
     chunk.memory(Width::Wide, &[0x8b], RAX, (RDI, offset::ENVIRONMENT));
     // cmp rsi, [rax + …]
     chunk.memory(Width::Wide, &[0x3b], RSI, (RAX, offset::ENTRIES_COUNT));
-    let beyond = chunk.ahead(Some(Condition::AboveEqual));
+    let beyond = chunk.jump_forward(Some(Condition::UnsignedGreaterEqual));
     chunk.memory(Width::Wide, &[0x8b], RAX, (RAX, offset::ENTRIES));
     // mov rax, [rax + 8 * rsi]
     chunk.raw(&[0x48, 0x8b, 0x04, 0xf0]);
     chunk.test(Width::Wide, RAX, RAX);
-    let none = chunk.ahead(Some(Condition::Equal));
+    let none = chunk.jump_forward(Some(Condition::Equal));
     epilogue(chunk, function);
     // jmp rax
     chunk.single(Width::Narrow, 0xff, 4, RAX);
-    chunk.here(earlier);
-    chunk.here(beyond);
-    chunk.here(none);
+    chunk.land(earlier);
+    chunk.land(beyond);
+    chunk.land(none);
     chunk.clear(RAX);
 }

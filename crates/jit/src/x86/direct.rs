@@ -40,8 +40,8 @@ fn is_direct(verified: &Verified<'_>, framer: FramerView<'_>) -> bool {
         && verified.program().insns().all(|(_, insn)| keeps_to_slots(insn, framer))
 }
 
-/// Whether an instruction has nothing to do with the frame, but that it loads a whole slot which is
-/// a scalar at a place that is known.
+/// Returns true if the only use of the frame in an instruction is to load a whole slot that is a
+/// scalar at a known place.
 fn keeps_to_slots(insn: Insn, framer: FramerView<'_>) -> bool {
     let by_register = insn.op & source::X != 0;
     match insn.class() {

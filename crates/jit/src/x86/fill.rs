@@ -8,7 +8,7 @@ use crate::framer::FramerView;
 
 /// Most bytes of code that a slot's becomes.
 pub const SLOT_CODE_BYTES_MAX: usize = 24;
-/// Bytes of code besides.
+/// Bytes of the other code.
 const FRAME_CODE_BYTES: usize = 5;
 
 /// Makes the code of a framer in the beginning of `buffer`: what [`FramerView::coded`] names. Its

@@ -9,9 +9,9 @@
 //!
 //! r9, r10 and r11 are free for what one instruction needs between its beginning and its end.
 //!
-//! **Code is laid down from its end.** Jumps and calls of a verified program go forward only. So
-//! whoever begins with the last instruction knows, at each jump, how far it goes, and takes the
-//! shortest one: one pass, no table of what is still to be filled in.
+//! **Code is laid down from its end.** Jumps and calls of a verified program go forward only. The
+//! emitter begins with the last instruction, so it knows the distance of each jump, and takes the
+//! shortest one: one pass, no table of open jumps.
 //!
 //! The code does not depend on where it lies: it may be written at one address and executed at
 //! another. Each function saves what it changes of what belongs to its caller, and has a stack of
@@ -40,7 +40,7 @@ pub use fill::{SLOT_CODE_BYTES_MAX, emit_fill};
 /// always large enough; 6 for each is usual.
 pub const INSN_CODE_BYTES_MAX: usize = chunk::BYTES_MAX;
 
-/// What was emitted.
+/// The emitted code.
 #[derive(Debug, Clone, Copy)]
 pub struct Code<'m> {
     /// Its size in bytes, from the buffer's beginning, which is the entry: see
@@ -94,8 +94,8 @@ pub fn emit<'m>(
     emit_from(verified, None, buffer, places)
 }
 
-/// Whether a program's code leaves the stack alone, and all registers that belong to its caller; if
-/// it makes no tail call to one that does not.
+/// Returns true if a program's code leaves the stack alone, and all registers that belong to its
+/// caller; and if it makes no tail call to one that does not.
 pub fn is_leaf(verified: &Verified<'_>) -> bool {
     let [function] = verified.functions() else { return false };
     function.saved == 0 && !function.has_stack && !function.has_calls
@@ -126,10 +126,10 @@ fn emit_from<'m>(
 /// Code that grows towards its beginning.
 struct Emitter<'a, 'p> {
     verified: &'a Verified<'p>,
-    /// Where slots are in the payload, where register 1 is that: [`direct`].
+    /// Places of slots in the payload, if register 1 points to the payload: [`direct`].
     framer: Option<FramerView<'a>>,
     buffer: &'a mut [u8],
-    /// Where each instruction's code begins, in bytes from the end of all code.
+    /// Start of each instruction's code, in bytes from the end of all code.
     places: &'a mut [u32],
     /// Bytes that are laid down.
     laid: usize,
@@ -159,13 +159,13 @@ impl Emitter<'_, '_> {
         Ok(())
     }
 
-    /// How far it is to the code of another instruction, from the end of what is laid down next.
+    /// Returns the distance to the code of another instruction, from the end of the next code.
     fn distance(&self, target: i64) -> i32 {
         let place = usize::try_from(target).ok().and_then(|target| self.places.get(target));
         self.laid as i32 - place.map_or(0, |&place| place as i32)
     }
 
-    /// What one instruction does.
+    /// Returns the code of one instruction.
     fn insn(&self, function: &Function, index: usize) -> Chunk {
         let mut chunk = Chunk::new();
         let insn = self.verified.program().insn(index);

@@ -1,6 +1,6 @@
-//! What is asked of a string's bytes, without a call: where they are is bounded, and they are
-//! compared, in the registers that a call has for its arguments. `Frame::edges` and `Frame::differ`
-//! do the same.
+//! Comparisons of a string's bytes, without a call: the code checks their bounds and compares them,
+//! in the registers that a call has for its arguments. `Frame::edges` and `Frame::differ` do the
+//! same.
 
 use super::chunk::{Chunk, Condition, Group, R9, RAX, RCX, RDI, RDX, RSI, Reg, Width};
 use crate::frame::offset;
@@ -16,13 +16,13 @@ pub(super) fn edges(chunk: &mut Chunk, size: u8) {
     // cmp esi, size; jb
     chunk.single(Width::Narrow, 0x83, 7, RSI);
     chunk.byte(size);
-    let short = chunk.ahead(Some(Condition::Below));
+    let short = chunk.jump_forward(Some(Condition::UnsignedLess));
     // r9: the bytes. rsi: where the string ends, which is less than 2^33.
     chunk.memory(Width::Wide, &[0x8b], R9, (RDI, offset::BYTES));
     chunk.group(Group::Add, Width::Wide, RSI, RAX);
     // cmp rsi, [rdi + …]; ja
     chunk.memory(Width::Wide, &[0x3b], RSI, (RDI, offset::SIZE_BYTES));
-    let beyond = chunk.ahead(Some(Condition::Above));
+    let beyond = chunk.jump_forward(Some(Condition::UnsignedGreater));
     let (xor, or): (&[u8], &[u8]) = match size {
         // With rex.w and rex.b: rdx, rcx; r9 is the base.
         8 => (&[0x49, 0x33], &[0x48, 0x09]),
@@ -38,16 +38,16 @@ pub(super) fn edges(chunk: &mut Chunk, size: u8) {
     chunk.raw(or);
     chunk.byte(0xca);
     // Who jumps here has compared what differs, so that "equal" is the answer on all ways.
-    chunk.here(short);
-    chunk.here(beyond);
+    chunk.land(short);
+    chunk.land(beyond);
     // sete al; movzx eax, al
     chunk.raw(&[0x0f, 0x94, 0xc0, 0x0f, 0xb6, 0xc0]);
 }
 
 /// The code of a helper that compares `count` bytes, 1 to 16, with numbers.
 ///
-/// It answers with the bits that differ, which cost nothing: whoever asks tests for zero anyway. On
-/// the way out for bytes that are not there the answer is where they would end: not zero.
+/// The result is the bits that differ, at no cost: the filter tests it for zero anyway. If the
+/// bytes do not exist, the result is their end: not zero.
 pub(super) fn differ(chunk: &mut Chunk, count: u8) {
     let (first, last) = Helper::number_bytes(count);
     // rsi: where they begin, without an upper half. rax: where they end, which is less than 2^33.
@@ -55,7 +55,7 @@ pub(super) fn differ(chunk: &mut Chunk, count: u8) {
     chunk.memory(Width::Wide, &[0x8d], RAX, (RSI, count.into()));
     // cmp rax, [rdi + …]; ja
     chunk.memory(Width::Wide, &[0x3b], RAX, (RDI, offset::SIZE_BYTES));
-    let beyond = chunk.ahead(Some(Condition::Above));
+    let beyond = chunk.jump_forward(Some(Condition::UnsignedGreater));
     // add rsi, [rdi + …]: their address.
     chunk.memory(Width::Wide, &[0x03], RSI, (RDI, offset::BYTES));
     xor(chunk, first, RDX, 0);
@@ -70,7 +70,7 @@ pub(super) fn differ(chunk: &mut Chunk, count: u8) {
         1 => chunk.registers(width, &[0x0f, 0xb6], RAX, RDX),
         _ => chunk.mov(width, RAX, RDX),
     }
-    chunk.here(beyond);
+    chunk.land(beyond);
 }
 
 /// In place of a number its difference from so many bytes, `from` bytes behind rsi. Above 4 bytes

@@ -27,8 +27,8 @@ impl Dice {
         self.0.next()
     }
 
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0.below(bound)
+    pub(crate) fn next_below(&mut self, bound: u64) -> u64 {
+        self.0.next_below(bound)
     }
 
     pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -38,10 +38,10 @@ impl Dice {
     /// A number of 64 bits, often one at which things change.
     pub(crate) fn number(&mut self) -> u64 {
         let number = self.roll();
-        match self.below(6) {
+        match self.next_below(6) {
             0 => number & 0xff,
-            1 => number >> self.below(64),
-            2 => (number as i64 >> self.below(64)) as u64,
+            1 => number >> self.next_below(64),
+            2 => (number as i64 >> self.next_below(64)) as u64,
             3 => 1 << (number % 64),
             4 => (1 << (number % 64)) - 1,
             _ => number,
@@ -57,21 +57,22 @@ const SIZES: [(u8, u64); 4] = [(size::B, 1), (size::H, 2), (size::W, 4), (size::
 const FRAME_KEPT: u8 = 6;
 const SPILL: i16 = -72;
 
-/// What words speak of: text that matches and repeats itself, and numbers.
+/// Returns the bytes in which words are offsets: text that matches and repeats itself, and numbers.
 pub(crate) fn input(dice: &mut Dice) -> Input {
     let text = |dice: &mut Dice| (0..64).map(|_| dice.of(b"aab*\\\0")).collect();
-    let slots = (0..SLOTS).map(|_| if dice.below(3) == 0 { word(dice) } else { dice.number() });
+    let slots =
+        (0..SLOTS).map(|_| if dice.next_below(3) == 0 { word(dice) } else { dice.number() });
     let slots = slots.collect();
     Input { slots, bytes: text(dice), constants: text(dice), cells: vec![0; CELLS as usize] }
 }
 
 /// A word, mostly one that makes sense.
 fn word(dice: &mut Dice) -> u64 {
-    let (offset, length) = (dice.below(66) as u32, dice.below(20) as u32);
-    Word { offset, length, is_constant: dice.below(2) == 0 }.to_bits()
+    let (offset, length) = (dice.next_below(66) as u32, dice.next_below(20) as u32);
+    Word { offset, length, is_constant: dice.next_below(2) == 0 }.to_bits()
 }
 
-/// What programs may have in them.
+/// The instructions that generated programs may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// All that there is.
@@ -88,8 +89,8 @@ pub(crate) fn program(dice: &mut Dice) -> Vec<Insn> {
 
 /// A program of a dialect.
 pub(crate) fn program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
-    let count = if dialect == Dialect::Old { 1 } else { 1 + dice.below(5) as usize };
-    let items = 1 + dice.below(30);
+    let count = if dialect == Dialect::Old { 1 } else { 1 + dice.next_below(5) as usize };
+    let items = 1 + dice.next_below(30);
     let mut insns = Vec::new();
     // Calls that were made, by where they stand, to be filled in when functions have places.
     let mut calls = Vec::new();
@@ -97,7 +98,8 @@ pub(crate) fn program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
     // Whether an element's function leads to it, so that there is no `any` in it.
     let mut in_any = vec![false; count];
     for index in 0..count {
-        // Calls are of the next function only: where nobody calls it, none is behind it.
+        // Calls go to the next function only: if none goes to this one, there is no further
+        // function.
         if index != 0 && !calls.iter().any(|&(_, callee)| callee == index) {
             break;
         }
@@ -131,8 +133,8 @@ impl Body<'_> {
         let mut jumps = Vec::new();
         for item in 0..items {
             starts.push(insns.len());
-            if self.dice.below(4) == 0 {
-                jumps.push((insns.len(), item + 1 + self.dice.below(items - item)));
+            if self.dice.next_below(4) == 0 {
+                jumps.push((insns.len(), item + 1 + self.dice.next_below(items - item)));
                 insns.push(self.jump());
             } else {
                 let at = insns.len();
@@ -156,7 +158,7 @@ impl Body<'_> {
         for register in [0, 1, 3, 4, 5, 7, 8, 9] {
             let number = self.dice.number();
             let wide = wide(register, number);
-            match self.dice.below(3) {
+            match self.dice.next_below(3) {
                 0 => insns.push(self.frame_load(register)),
                 1 => insns.push(mov(register, number as i32)),
                 _ => insns.extend(wide),
@@ -186,8 +188,8 @@ impl Body<'_> {
 
     fn frame_load(&mut self, dst: u8) -> Insn {
         let (size, bytes) = self.dice.of(&SIZES);
-        let offset = self.dice.below(SLOTS * 8 / bytes) * bytes;
-        let signed = size != size::DW && self.is_new() && self.dice.below(3) == 0;
+        let offset = self.dice.next_below(SLOTS * 8 / bytes) * bytes;
+        let signed = size != size::DW && self.is_new() && self.dice.next_below(3) == 0;
         let insn = load(size, dst, FRAME_KEPT, offset as i16);
         Insn { op: if signed { class::LDX | mode::MEMSX | size } else { insn.op }, ..insn }
     }
@@ -214,7 +216,7 @@ impl Body<'_> {
     }
 
     fn item(&mut self, at: usize) -> Vec<Insn> {
-        match self.dice.below(12) {
+        match self.dice.next_below(12) {
             0 => vec![self.frame_load_number()],
             1 => self.stack(),
             2 => self.by_copies(),
@@ -232,10 +234,10 @@ impl Body<'_> {
 
     fn arithmetic(&mut self) -> Insn {
         let class = self.dice.of(&[class::ALU, class::ALU64]);
-        let operation = self.dice.below(14) as u8 * 16;
+        let operation = self.dice.next_below(14) as u8 * 16;
         let (dst, src) = (self.dice.of(&NUMBERS), self.dice.of(&NUMBERS));
         let immediate = self.dice.number() as i32;
-        let by_register = self.dice.below(2) == 0;
+        let by_register = self.dice.next_below(2) == 0;
         let source = if by_register { source::X } else { source::K };
         let class = match operation {
             // Older readers know no `bswap`, and leave the upper half as it is where the lower is
@@ -268,9 +270,9 @@ impl Body<'_> {
     /// A store to the stack, or a load from it.
     fn stack(&mut self) -> Vec<Insn> {
         let (size, bytes) = self.dice.of(&SIZES);
-        let offset = -64 + (self.dice.below(64 / bytes) * bytes) as i16;
+        let offset = -64 + (self.dice.next_below(64 / bytes) * bytes) as i16;
         let register = self.dice.of(&NUMBERS);
-        vec![match self.dice.below(3) {
+        vec![match self.dice.next_below(3) {
             0 => store(size, 10, offset, register),
             1 => store_number(size, 10, offset, self.dice.number() as i32),
             _ => load(size, register, 10, offset),
@@ -280,11 +282,11 @@ impl Body<'_> {
     /// A load through a copy of a pointer that was moved, or has been on the stack.
     fn by_copies(&mut self) -> Vec<Insn> {
         let copied = self.dice.of(&[1, 3, 7, 9]);
-        let moved = self.dice.below(4096) as i32 - 2048;
-        let (base, offset) = match self.dice.below(3) {
-            0 => (copy(copied, 10), -(8 * (1 + self.dice.below(8)) as i32)),
-            1 => (copy(copied, FRAME_KEPT), 8 * self.dice.below(SLOTS) as i32),
-            _ => (load(size::DW, copied, 10, SPILL), 8 * self.dice.below(SLOTS) as i32),
+        let moved = self.dice.next_below(4096) as i32 - 2048;
+        let (base, offset) = match self.dice.next_below(3) {
+            0 => (copy(copied, 10), -(8 * (1 + self.dice.next_below(8)) as i32)),
+            1 => (copy(copied, FRAME_KEPT), 8 * self.dice.next_below(SLOTS) as i32),
+            _ => (load(size::DW, copied, 10, SPILL), 8 * self.dice.next_below(SLOTS) as i32),
         };
         let moves = self.dice.of(&[alu(alu::ADD, copied, moved), alu(alu::SUB, copied, -moved)]);
         let dst = self.dice.of(&NUMBERS);
@@ -295,13 +297,13 @@ impl Body<'_> {
         insns
     }
 
-    /// What calls lose is a number again.
+    /// Gives new numbers to the registers that a call loses.
     fn after_call(&mut self) -> Vec<Insn> {
         let mut insns = Vec::new();
         for register in 1..=5 {
             let other = self.dice.of(&[0, 7, 8, 9]);
-            let offset = -8 * (1 + self.dice.below(8) as i16);
-            insns.push(match self.dice.below(3) {
+            let offset = -8 * (1 + self.dice.next_below(8) as i16);
+            insns.push(match self.dice.next_below(3) {
                 0 => copy(register, other),
                 1 => load(size::DW, register, 10, offset),
                 _ => mov(register, self.dice.number() as i32),
@@ -319,13 +321,13 @@ impl Body<'_> {
         for register in 2..=helper.arguments() as u8 {
             insns.extend(match (helper, register) {
                 (Helper::Count | Helper::Changed | Helper::Rate, 2) => {
-                    vec![mov(2, self.dice.below(CELLS + 1) as i32)]
+                    vec![mov(2, self.dice.next_below(CELLS + 1) as i32)]
                 }
-                (Helper::Element, 3) => vec![mov(3, self.dice.below(17) as i32)],
+                (Helper::Element, 3) => vec![mov(3, self.dice.next_below(17) as i32)],
                 (Helper::Sum | Helper::Least | Helper::Greatest, 3) => {
-                    vec![mov(3, self.dice.below(17) as i32)]
+                    vec![mov(3, self.dice.next_below(17) as i32)]
                 }
-                (Helper::Element, 4) => vec![mov(4, self.dice.below(8) as i32)],
+                (Helper::Element, 4) => vec![mov(4, self.dice.next_below(8) as i32)],
                 _ => self.word_or_number(register),
             });
         }
@@ -335,8 +337,8 @@ impl Body<'_> {
     }
 
     fn word_or_number(&mut self, register: u8) -> Vec<Insn> {
-        let offset = 8 * self.dice.below(SLOTS) as i16;
-        match self.dice.below(3) {
+        let offset = 8 * self.dice.next_below(SLOTS) as i16;
+        match self.dice.next_below(3) {
             0 => wide(register, word(self.dice)).to_vec(),
             1 => vec![load(size::DW, register, FRAME_KEPT, offset)],
             _ => wide(register, self.dice.number()).to_vec(),
@@ -358,7 +360,7 @@ impl Body<'_> {
         let callee = self.index + 1;
         let mut insns = vec![copy(1, FRAME_KEPT)];
         insns.extend(self.word_or_number(2));
-        insns.push(mov(3, 1 + self.dice.below(16) as i32));
+        insns.push(mov(3, 1 + self.dice.next_below(16) as i32));
         self.calls.push((at + insns.len(), callee));
         self.in_any[callee] = true;
         insns.extend(function(4, 0));
@@ -371,22 +373,22 @@ impl Body<'_> {
 /// Something else in one to three places.
 pub(crate) fn damaged(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    for _ in 0..1 + dice.below(3) {
-        let at = dice.below(bytes.len() as u64 / 8) as usize * 8;
-        match dice.below(5) {
+    for _ in 0..1 + dice.next_below(3) {
+        let at = dice.next_below(bytes.len() as u64 / 8) as usize * 8;
+        match dice.next_below(5) {
             // Another register, offset, immediate; another instruction of this program; anything.
-            0 => bytes[at + 1] = dice.below(11) as u8 | (dice.below(11) as u8) << 4,
+            0 => bytes[at + 1] = dice.next_below(11) as u8 | (dice.next_below(11) as u8) << 4,
             1 => {
                 let near = dice.of(&[-584, -520, -80, -72, 0, 504, 508, 512, 1]);
-                let offset = if dice.below(2) == 0 { near } else { dice.number() as i16 };
+                let offset = if dice.next_below(2) == 0 { near } else { dice.number() as i16 };
                 bytes[at + 2..at + 4].copy_from_slice(&offset.to_le_bytes());
             }
             2 => bytes[at + 4..at + 8].copy_from_slice(&(dice.number() as i32).to_le_bytes()),
             3 => {
-                let from = dice.below(bytes.len() as u64 / 8) as usize * 8;
+                let from = dice.next_below(bytes.len() as u64 / 8) as usize * 8;
                 bytes.copy_within(from..from + 8, at);
             }
-            _ => bytes[at + dice.below(8) as usize] = dice.roll() as u8,
+            _ => bytes[at + dice.next_below(8) as usize] = dice.roll() as u8,
         }
     }
     bytes

@@ -1,4 +1,4 @@
-//! What the tests of running programs share: pages, frames, and both ways to run.
+//! Helpers of the tests that run programs: pages, frames, and both ways to run.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod asm;
@@ -28,13 +28,13 @@ pub(crate) fn verified(bytes: &[u8], rules: Rules) -> Result<Verified<'_>, Rejec
     verify(program, rules, &mut memory)
 }
 
-/// The program as text, for whoever reads why a test has failed.
+/// Returns the program as text, for the message of a failed test.
 pub(crate) fn listing(bytes: &[u8]) -> String {
     Program::new(bytes).map_or(String::new(), |program| Listing(program).to_string())
 }
 
 thread_local! {
-    /// What clock and dice have given out; both go on by a step each time.
+    /// Last values of clock and dice; both advance by a step each time.
     static TIME_NS: Local<u64> = const { Local::new(0) };
     static RANDOM: Local<u64> = const { Local::new(0) };
 }
@@ -49,7 +49,7 @@ extern "C" fn random() -> u64 {
     RANDOM.get()
 }
 
-/// What programs run on.
+/// The input of programs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Input {
     pub(crate) slots: Vec<u64>,
@@ -64,7 +64,7 @@ impl Input {
     }
 }
 
-/// What came of it, with the cells behind it.
+/// The effect of a run, and the contents of the cells after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Effect {
     pub(crate) answer: u64,
@@ -178,7 +178,7 @@ pub(crate) fn answer(insns: &[Insn], input: &Input) -> u64 {
         Ok(verified) => verified,
         Err(rejection) => panic!("{rejection}\n{}", listing(&bytes)),
     };
-    both(&[verified], input).answer
+    run_both(&[verified], input).answer
 }
 
 /// Runs programs in both ways; what came of it, which is the same.
@@ -186,7 +186,7 @@ pub(crate) fn answer(insns: &[Insn], input: &Input) -> u64 {
 /// # Panics
 /// If the ways differ, or if there were more steps than the verifier has said.
 #[track_caller]
-pub(crate) fn both(programs: &[Verified<'_>], input: &Input) -> Effect {
+pub(crate) fn run_both(programs: &[Verified<'_>], input: &Input) -> Effect {
     let (interpreted, outcome) = interpreted(programs, input);
     let steps: u64 = programs.iter().map(|program| program.summary().steps).sum();
     assert!(outcome.steps <= steps, "{} steps of {steps}", outcome.steps);

@@ -181,7 +181,7 @@ mod tests {
         [Insn { op: LDDW, dst, immediate: bits as i32, ..Insn::default() }, upper]
     }
 
-    fn ask(helper: Helper) -> Insn {
+    fn call_helper(helper: Helper) -> Insn {
         Insn { op: CALL, immediate: helper as i32, ..Insn::default() }
     }
 
@@ -197,9 +197,15 @@ mod tests {
         let skip = Insn { op: class::JMP | jump::JEQ, offset: 1, ..Insn::default() };
         let mut insns = vec![mov(6, 1), load(7, 6, 2), mov(2, 7)];
         insns.extend(constant(3, 0xffff_0001_8000_0002));
-        insns.extend([ask(Helper::StringContains), skip, load(7, 6, 1)]);
-        insns.extend([mov(1, 6), mov(2, 7), load(3, 6, 0), ask(Helper::StringMatches)]);
-        insns.extend([mov(1, 6), mov(3, 0), load(2, 6, 0), ask(Helper::StringCompare), END]);
+        insns.extend([call_helper(Helper::StringContains), skip, load(7, 6, 1)]);
+        insns.extend([mov(1, 6), mov(2, 7), load(3, 6, 0), call_helper(Helper::StringMatches)]);
+        insns.extend([
+            mov(1, 6),
+            mov(3, 0),
+            load(2, 6, 0),
+            call_helper(Helper::StringCompare),
+            END,
+        ]);
         let found: Vec<_> = known(&insns).iter().map(|call| (call.text, call.other)).collect();
         let word = KnownValue::Constant(0xffff_0001_8000_0002);
         let expected = [
@@ -220,10 +226,10 @@ mod tests {
             three,
             function,
             Insn::default(),
-            ask(Helper::Any),
+            call_helper(Helper::Any),
             END,
             load(2, 1, 1),
-            ask(Helper::StringHash),
+            call_helper(Helper::StringHash),
             END,
         ];
         let calls = known(&insns);

@@ -168,10 +168,10 @@ pub(crate) fn write_search(assembler: &mut FilterAssembler, kind: SearchKind) {
     asm.exit();
 }
 
-/// Replaces a letter's index by the address [`LETTERS_AT`] before its entry. Jumps to `beyond` if
+/// Replaces a letter's index by the address [`LETTERS_AT`] before its entry. Jumps to `no_entry` if
 /// there is no such entry, which never happens.
-fn load_entry_address(asm: &mut Asm, register: Register, beyond: Label) {
-    asm.jumpi(jump::JGT, register, REGION_BYTES as i32, beyond);
+fn load_entry_address(asm: &mut Asm, register: Register, no_entry: Label) {
+    asm.jumpi(jump::JGT, register, REGION_BYTES as i32, no_entry);
     asm.alui(alu::LSH, register, ENTRY_LOG2);
     asm.alu(alu::ADD, register, FRAME);
 }

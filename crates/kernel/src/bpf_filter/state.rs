@@ -19,10 +19,10 @@ const COMPARE_EXCHANGE: i32 = 0xf1;
 pub(crate) const TIME_NS: i32 = 5;
 /// `u32 bpf_get_prandom_u32(void)`
 const RANDOM: i32 = 7;
-/// As in `jit`: `changed` stores a number with these bits inverted.
+/// Bits that `changed` inverts in the stored number, as in `jit`.
 const CHANGED_MASK: u64 = 0x9e6c_63d0_876a_3f1b;
 
-/// As in `jit`: bits of `rate`'s cell for the count, next to the interval's number; the most
+/// Constants of `jit`: bits of `rate`'s cell for the count, next to the interval's number; the most
 /// intervals that a clock may lag behind; the most tries to change a cell.
 const PASSED_BITS: i32 = 28;
 const LAG_MAX: i32 = 1 << 16;

@@ -55,7 +55,7 @@ struct PerfEvent {
     breakpoint_address: u64,
 }
 
-/// `struct bpf_prog_info`, as far as it is read; zero until the kernel fills it in.
+/// The read part of `struct bpf_prog_info`; zero until the kernel fills it in.
 #[repr(C)]
 struct ProgramInfo {
     words: [u64; 28],

@@ -46,7 +46,7 @@ pub struct EventPlan {
     pub meanings: Vec<Meaning>,
     /// The program's steps, one for each field, in order.
     pub steps: Vec<Step>,
-    /// Those steps that load the id of a thread that the event concerns.
+    /// Steps that load the id of a thread that the event concerns.
     pub threads: Vec<Step>,
     /// Structures whose members steps record.
     pub structures: Vec<RecordedStructure>,

@@ -10,7 +10,7 @@
 //!   name is mostly unavailable (CONFIG_KALLSYMS_ALL). The types give its distance from the CPU's
 //!   run queue, which the running thread leads to. The probe checks two neighbours, the CPU and the
 //!   thread, and forbids preemption once more.
-//! * *The bit that asks a thread to leave* has another number since Linux 6.18 (4, 3 before), which
+//! * *The bit that makes a thread leave* has another number since Linux 6.18 (4, 3 before), which
 //!   no type reveals. A thread that moves to another CPU wakes a thread that stops it, and must
 //!   leave for that: between these two events the bit is set.
 //! * *Whether interrupts are enabled* is in the processor's flags, which the kernel returns when a
@@ -111,7 +111,7 @@ impl CounterPath {
 pub(super) struct Preemption {
     pub(super) count: Result<CounterPath, &'static str>,
     pub(super) interrupts: Result<Interrupts, &'static str>,
-    /// The offset of a thread's flags, and the bit that asks it to leave.
+    /// The offset of a thread's flags, and the bit that makes it leave.
     pub(super) resched_bit: Result<(i16, u8), &'static str>,
     /// The offset of a thread's migration counter.
     pub(super) migration_count: Result<i16, &'static str>,

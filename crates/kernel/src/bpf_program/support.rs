@@ -17,7 +17,7 @@ use crate::bpf_sys::bpf::LoadError;
 pub struct Refusal {
     /// The refused operation.
     pub what: &'static str,
-    /// The kernel's error; `None`: the kernel was not asked.
+    /// The kernel's error; `None`: the kernel was not called.
     pub error: Option<IoError>,
 }
 

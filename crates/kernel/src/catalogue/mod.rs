@@ -175,7 +175,7 @@ impl Catalogue {
         for name in names {
             match reader.read_event(name) {
                 Ok(event) => found.events.push(event),
-                Err(ReadFailure::Gone) => {}
+                Err(ReadFailure::Removed) => {}
                 Err(ReadFailure::Bad(why)) => found.unreadable.push((name.clone(), why)),
             }
         }
@@ -222,7 +222,7 @@ fn add_undescribed_calls(names: &mut Vec<EventName>, btf: Option<&Btf>) {
 /// The reason why an event cannot be read.
 enum ReadFailure {
     /// It does not exist any more.
-    Gone,
+    Removed,
     /// Its description is invalid.
     Bad(String),
 }
@@ -264,7 +264,7 @@ impl CatalogueReader<'_> {
             .call()
             .filter(|_| compat::is_supported(btf))
             .and_then(|(call, phase)| calls::describe_compat_call(call, phase, btf, structures));
-        event.ok_or(ReadFailure::Gone)
+        event.ok_or(ReadFailure::Removed)
     }
 
     fn read_call(
@@ -279,14 +279,14 @@ impl CatalogueReader<'_> {
             let fields = self.read_format(&entry).map(|(_, fields)| fields);
             let fields = match fields {
                 Ok(fields) => Some(fields),
-                Err(ReadFailure::Gone) => None,
+                Err(ReadFailure::Removed) => None,
                 Err(bad) => return Err(bad),
             };
             self.entries.insert(call.to_owned(), fields);
         }
         let id = match self.read_format(name) {
             Ok((id, _)) => Some(id),
-            Err(ReadFailure::Gone) => None,
+            Err(ReadFailure::Removed) => None,
             Err(bad) => return Err(bad),
         };
         let entry = self.entries.get(call).and_then(Option::as_deref);
@@ -300,7 +300,7 @@ impl CatalogueReader<'_> {
         let path = format!("events/{}/{}/format", name.subsystem, name.name);
         let text = self.catalogue.tracefs.read(&path, FORMAT_BYTES_MAX, &mut self.buffer);
         let text = text.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ReadFailure::Gone,
+            io::ErrorKind::NotFound => ReadFailure::Removed,
             _ => ReadFailure::Bad(IoError::text(&error)),
         })?;
         let names: &dyn NameLookup = match &self.catalogue.btf {

@@ -26,11 +26,11 @@ pub enum Context {
     Tid,
     /// The CPU, for filters only: packets have it.
     Cpu,
-    /// Whether another thread could preempt it, ignoring interrupts: 1 or 0.
+    /// 1 if another thread could preempt it, ignoring interrupts; else 0.
     Preemptible,
-    /// Whether another thread is about to preempt it.
+    /// 1 if another thread is about to preempt it; else 0.
     NeedReschedule,
-    /// Whether interrupts are enabled.
+    /// 1 if interrupts are enabled; else 0.
     Interruptible,
 }
 

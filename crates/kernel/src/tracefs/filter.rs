@@ -32,7 +32,7 @@ pub struct Filter {
     pub(super) cells: usize,
     programs: Vec<Verified<'static>>,
     constants: &'static [u8],
-    /// How to skip fields, up to the last field that is read.
+    /// Steps that skip fields, up to the last field that is read.
     skips: Vec<FieldSkip>,
     slots: Vec<SlotSource>,
 }

@@ -324,14 +324,14 @@ struct Comparison<'a> {
 }
 
 impl Compared {
-    /// Compares what two programs on each of these events have recorded of each CPU: from its
-    /// arguments, and the kernel's record. The former is passed over where it would interrupt
-    /// itself. So what the latter alone has recorded is what the kernel says it has passed the
-    /// former over for, and no more.
+    /// Compares the records of two programs on each of these events, for each CPU: one program
+    /// reads the event's arguments, the other the kernel's record. The kernel skips the first one
+    /// where it would interrupt itself, and counts that. So this count is the number of events that
+    /// only the second one has recorded.
     ///
-    /// Not so the other way round. The kernel passes over the latter while any other one runs, and
-    /// counts that; but also while `perf` of somebody else, of its wake-ups for one, is under way
-    /// in the same context (perf_swevent_get_recursion_context()), which it does not.
+    /// The reverse does not hold. The kernel skips a program on its record while any other program
+    /// runs, and counts that. It also skips the program, without counting, while another `perf`
+    /// handles a wake-up in the same context (perf_swevent_get_recursion_context()).
     fn compare(&mut self, what: &Comparison<'_>, records: &[Vec<Record>]) -> Result<(), String> {
         let mut alone: Vec<Vec<&Record>> = vec![Vec::new(); what.missed.len()];
         for records in records {
@@ -525,7 +525,7 @@ fn a_record_waits_for_its_second_whatever_interrupts_it() {
 }
 
 /// RUN events that are another kernel's: with a field more, with one of another type, with an
-/// argument of another name. EXPECT that nobody claims to know where their fields are.
+/// argument of another name. EXPECT that their fields are not taken from the table.
 #[test]
 fn events_unlike_the_table_use_the_kernels_record() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };

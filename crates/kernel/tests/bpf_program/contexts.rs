@@ -111,7 +111,7 @@ fn name(of: &str) -> String {
 }
 
 /// Has the kernel allocate something while the thread may not go to another CPU: by a program that
-/// makes a map. `None`: nobody lets us.
+/// makes a map. `None`: not permitted.
 fn allocate_where_it_is() -> Option<()> {
     const PROG_LOAD: i32 = 5;
     const PROG_RUN: i32 = 10;
@@ -215,16 +215,16 @@ fn preemption_contexts_match_ftrace() {
         }
         let Some(ftrace) = Ftrace::new() else { return skipped("there is no ftrace for us") };
         let (tid, stays) = cause_events();
-        let theirs = ftrace.finish(tid);
-        let ours = both.finish().concat();
-        let ours = ours.iter().filter(|record| record.tid == u64::from(tid));
-        let ours: Vec<_> = ours
+        let perf = ftrace.finish(tid);
+        let own = both.finish().concat();
+        let own = own.iter().filter(|record| record.tid == u64::from(tid));
+        let own: Vec<_> = own
             .map(|record| (name(&both.events[record.id].name), recorded_contexts(record)))
             .collect();
         if both.missed.iter().any(|&missed| missed > 0) && left > 0 {
             continue;
         }
-        return compare(between_calls(&ours), between_calls(&theirs), stays);
+        return compare(between_calls(&own), between_calls(&perf), stays);
     }
 }
 
@@ -237,11 +237,7 @@ fn between_calls(all: &[(String, ObservedContexts)]) -> &[(String, ObservedConte
 }
 
 /// Compares how often each event was in each situation; in one of which the thread had to stay.
-fn compare(
-    ours: &[(String, ObservedContexts)],
-    theirs: &[(String, ObservedContexts)],
-    stays: bool,
-) {
+fn compare(own: &[(String, ObservedContexts)], perf: &[(String, ObservedContexts)], stays: bool) {
     type Counts = BTreeMap<(String, [bool; 3]), [usize; 2]>;
     // For each situation, the number of events, and of those whose thread had to leave.
     let count = |all: &[(String, ObservedContexts)]| {
@@ -253,21 +249,21 @@ fn compare(
         }
         counts
     };
-    let (ours, theirs) = (count(ours), count(theirs));
-    println!("{COMPARED:?}: {ours:?} {theirs:?}");
+    let (own, perf) = (count(own), count(perf));
+    println!("{COMPARED:?}: {own:?} {perf:?}");
     let in_all = |of: &Counts| of.iter().map(|(key, [all, _])| (key.clone(), *all)).collect();
-    let (our_all, their_all): (BTreeMap<_, _>, BTreeMap<_, _>) = (in_all(&ours), in_all(&theirs));
+    let (our_all, their_all): (BTreeMap<_, _>, BTreeMap<_, _>) = (in_all(&own), in_all(&perf));
     assert_eq!(our_all, their_all, "{COMPARED:?}");
     // A thread must leave until it has left; Trackway's program runs first.
     let leaving = |of: &Counts| of.values().map(|[_, leaving]| leaving).sum::<usize>();
-    let is_later = |(key, [_, leaving]): (_, &[usize; 2])| theirs[key][1] >= *leaving;
-    assert!(ours.iter().all(is_later), "{ours:?} {theirs:?}");
-    let (our_leaving, their_leaving) = (leaving(&ours), leaving(&theirs));
+    let is_later = |(key, [_, leaving]): (_, &[usize; 2])| perf[key][1] >= *leaving;
+    assert!(own.iter().all(is_later), "{own:?} {perf:?}");
+    let (our_leaving, their_leaving) = (leaving(&own), leaving(&perf));
     assert!(their_leaving - our_leaving <= their_leaving / 10, "{our_leaving} {their_leaving}");
     // Situations that certainly occurred.
-    let of = |event: &str, state| ours.get(&(event.to_owned(), state)).copied().unwrap_or_default();
+    let of = |event: &str, state| own.get(&(event.to_owned(), state)).copied().unwrap_or_default();
     assert_eq!(of("syscall_entry_getpgid", [true; 3])[0], CALLS);
-    assert!(of("sched_waking", [false, false, true])[0] > 0, "{ours:?}");
-    assert!(our_leaving > 0, "{ours:?}");
-    assert!(!stays || of("kmalloc", [true, true, false])[0] > 0, "{ours:?}");
+    assert!(of("sched_waking", [false, false, true])[0] > 0, "{own:?}");
+    assert!(our_leaving > 0, "{own:?}");
+    assert!(!stays || of("kmalloc", [true, true, false])[0] > 0, "{own:?}");
 }

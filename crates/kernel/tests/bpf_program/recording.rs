@@ -88,8 +88,8 @@ impl Recording {
     }
 }
 
-/// RUN a system call with a name that nobody else gives. EXPECT it, with its text, its numbers, and
-/// between two readings of the clock; and its result behind it.
+/// RUN a system call with a unique name. EXPECT it, with its text, its numbers, and between two
+/// readings of the clock; and its result after it.
 #[test]
 fn a_system_call_is_recorded_with_its_file_name() {
     let patterns = ["syscalls:sys_enter_openat", "syscalls:sys_exit_openat"];
@@ -313,8 +313,8 @@ fn the_kernel_takes_the_program_of_every_event() {
     assert!(left_out.len() * 50 < fields, "{left_out:?}");
 }
 
-/// RUN a command in a scope, and others that are not, which get numbers that members had. EXPECT
-/// the events of the command and of what it forks, threads among them, and nobody else's.
+/// RUN a command in a scope, and other commands, which get numbers that members had. EXPECT the
+/// events of the command and of its descendants, threads among them, and no others.
 #[test]
 fn a_scope_has_a_thread_and_its_descendants() {
     let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };

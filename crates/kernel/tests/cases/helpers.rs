@@ -113,35 +113,36 @@ fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8]) -> u64 {
 
 /// Returns bytes with many repetitions, and words, some of them invalid.
 fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<u8>) {
-    let length = random.below(64) as usize;
+    let length = random.next_below(64) as usize;
     let bytes: Vec<u8> = (0..length).map(|_| *random.pick(b"aaab*\\\xff")).collect();
     let mut word = || {
-        let is_constant = random.below(4) == 0;
+        let is_constant = random.next_below(4) == 0;
         let all = if is_constant { CONSTANTS.len() } else { bytes.len() } as u64;
-        let offset = random.below(all + 1);
-        let fits = random.below(all - offset + 1);
-        let length = if random.below(8) == 0 { random.next() >> 40 } else { fits };
+        let offset = random.next_below(all + 1);
+        let fits = random.next_below(all - offset + 1);
+        let length = if random.next_below(8) == 0 { random.next() >> 40 } else { fits };
         Word { offset: offset as u32, length: length as u32, is_constant }.to_bits()
     };
     let mut slots = [word(), word(), 0];
     match helper {
         Helper::FloatCompare => {
             let special = [0.0, -0.0, 1.5, -1.5, f64::NAN, f64::INFINITY, -f64::INFINITY, 5e-324];
-            let mut float = || match random.below(3) {
+            let mut float = || match random.next_below(3) {
                 0 => random.next(),
                 _ => random.pick(&special).to_bits(),
             };
             slots = [float(), float(), 0];
         }
         Helper::Element => {
-            slots[1] = if random.below(8) == 0 { random.next() } else { random.below(20) };
+            slots[1] =
+                if random.next_below(8) == 0 { random.next() } else { random.next_below(20) };
         }
         _ if helper.compared_bytes().is_some() => {
             // Often bytes that are there.
             let offset = slots[0] as u32 as usize;
             let there = bytes.iter().skip(offset).take(8).rev();
-            slots[1] =
-                there.fold(random.below(2) << 7, |number, &byte| number << 8 | u64::from(byte));
+            slots[1] = there
+                .fold(random.next_below(2) << 7, |number, &byte| number << 8 | u64::from(byte));
         }
         _ => {}
     }
@@ -226,7 +227,7 @@ fn unsupported_element_types_are_refused() {
 }
 
 /// Returns the verdicts of a filter on the same event; `None`: BPF is not available.
-fn taken(filter: &str, times: usize) -> Option<Vec<bool>> {
+fn verdicts(filter: &str, times: usize) -> Option<Vec<bool>> {
     let member = Member { name: "a".into(), of: Scalar::I32.into() };
     let layout = Layout { fields: vec![member], ..Layout::default() };
     let compiled = compile(filter, &layout).expect("a filter");
@@ -248,14 +249,14 @@ fn rates_and_samples_are_by_the_kernels_clock_and_chance() {
     let expected = [true, true, false, false, false];
     let mut tries = 0;
     loop {
-        let Some(taken) = taken("a == 1 && rate(2/min)", 5) else { return };
+        let Some(taken) = verdicts("a == 1 && rate(2/min)", 5) else { return };
         tries += 1;
         if taken == expected {
             break;
         }
         assert!(tries < 3, "{taken:?}");
     }
-    let Some(taken) = taken("sample(1/2)", 1000) else { return };
+    let Some(taken) = verdicts("sample(1/2)", 1000) else { return };
     let count = taken.iter().filter(|taken| **taken).count();
     assert!((300..700).contains(&count), "{count} of 1000");
 }

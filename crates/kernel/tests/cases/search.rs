@@ -63,7 +63,7 @@ type Answers = [usize; 2];
 
 /// RUN a helper with a pattern in the program on all of these texts. EXPECT the interpreter's
 /// results. `None`: BPF is not available.
-fn ask_known(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> Option<Answers> {
+fn check_constant_pattern(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> Option<Answers> {
     let word = Word { offset: 1, length: pattern.len() as u32, is_constant: true };
     let constants = [b"*", pattern, b"a*"].concat();
     let bytes = program(helper, Some(word));
@@ -107,7 +107,7 @@ impl FilterContexts {
     }
 
     /// RUN the helper with a pattern in a text. EXPECT the interpreter's result.
-    fn ask(&mut self, text: &[u8], pattern: &[u8]) {
+    fn check(&mut self, text: &[u8], pattern: &[u8]) {
         let word = |offset: usize, length: usize| {
             let (offset, length) = (offset as u32, length as u32);
             Word { offset, length, is_constant: false }.to_bits()
@@ -183,9 +183,9 @@ fn the_worst_texts_are_searched_as_the_interpreter_does() {
         let Some(mut asked) = FilterContexts::new(helper) else { return };
         let mut known = [0; 2];
         for pattern in &patterns {
-            let Some(answers) = ask_known(helper, pattern, &texts) else { return };
+            let Some(answers) = check_constant_pattern(helper, pattern, &texts) else { return };
             known = [known[0] + answers[0], known[1] + answers[1]];
-            texts.iter().for_each(|text| asked.ask(text, pattern));
+            texts.iter().for_each(|text| asked.check(text, pattern));
         }
         println!("{}: {known:?}, {:?}", helper.name(), asked.answers);
         assert!(known.iter().chain(&asked.answers).all(|&count| count > 500), "{known:?}");
@@ -194,7 +194,7 @@ fn the_worst_texts_are_searched_as_the_interpreter_does() {
 
 /// Returns bytes of a small alphabet, in patterns with stars and escapes.
 fn random_bytes(random: &mut Random, most: u64, of: &[u8]) -> Vec<u8> {
-    let length = random.below(most + 1);
+    let length = random.next_below(most + 1);
     (0..length).map(|_| *random.pick(of)).collect()
 }
 
@@ -215,7 +215,7 @@ fn question(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
                 _ => text.push(byte),
             }
         }
-        match random.below(3) {
+        match random.next_below(3) {
             0 => text,
             1 => {
                 let (before, behind) =
@@ -240,12 +240,12 @@ fn random_patterns_of_two_letters_are_found_as_the_interpreter_does() {
         let mut known = [0; 2];
         for _ in 0..200 {
             let (pattern, texts) = question(&mut random, 40);
-            let Some(answers) = ask_known(helper, &pattern, &texts) else { return };
+            let Some(answers) = check_constant_pattern(helper, &pattern, &texts) else { return };
             known = [known[0] + answers[0], known[1] + answers[1]];
         }
         for _ in 0..4000 {
             let (pattern, texts) = question(&mut random, 3);
-            texts.iter().for_each(|text| asked.ask(text, &pattern));
+            texts.iter().for_each(|text| asked.check(text, &pattern));
         }
         println!("{}: {known:?}, {:?}", helper.name(), asked.answers);
         assert!(known.iter().chain(&asked.answers).all(|&count| count > 500), "{known:?}");
@@ -259,12 +259,12 @@ fn the_longest_texts_are_searched() {
     let quarter = &fibonacci(REGION_BYTES)[..REGION_BYTES / 4];
     for helper in HELPERS {
         let Some(mut asked) = FilterContexts::new(helper) else { return };
-        asked.ask(&halves, &halves);
-        asked.ask(&[], &[b'*'; REGION_BYTES]);
-        asked.ask(&[], &[b'a'; REGION_BYTES]);
-        asked.ask(&[b'a'; REGION_BYTES], &[]);
-        asked.ask(&[quarter, quarter, b"b"].concat(), quarter);
-        asked.ask(&[quarter, quarter].concat(), &[b"*", quarter].concat());
+        asked.check(&halves, &halves);
+        asked.check(&[], &[b'*'; REGION_BYTES]);
+        asked.check(&[], &[b'a'; REGION_BYTES]);
+        asked.check(&[b'a'; REGION_BYTES], &[]);
+        asked.check(&[quarter, quarter, b"b"].concat(), quarter);
+        asked.check(&[quarter, quarter].concat(), &[b"*", quarter].concat());
         assert!(asked.answers.iter().all(|&count| count > 1), "{:?}", asked.answers);
         // One string, of all constants and of all letters.
         let constants = fibonacci(REGION_BYTES);
@@ -296,14 +296,14 @@ fn strings_are_compared_wherever_they_differ() {
         for length in 0..letters.len() {
             let text = &letters[..length];
             for other in (0..length + 2).filter_map(|other| letters.get(..other)) {
-                asked.ask(text, other);
+                asked.check(text, other);
             }
             for at in 0..length {
-                asked.ask(text, &text[at..]);
+                asked.check(text, &text[at..]);
                 for byte in [0, b'a', b'b', 0xff] {
                     let mut other = text.to_vec();
                     other[at] = byte;
-                    asked.ask(text, &other);
+                    asked.check(text, &other);
                 }
             }
         }

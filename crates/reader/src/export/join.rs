@@ -22,7 +22,7 @@ use crate::stream::streams_of;
 /// Writes `inputs` to the folder of `export`, by `jobs` threads; with each input is the folder
 /// that it was found in, and a folder that is there twice is read once. Traces keep their places
 /// as by [`trim()`](super::trim()); a trace of several pieces has that of the first. Damage is
-/// told to `messages`, as it is found.
+/// reported to `messages`, as it is found.
 ///
 /// # Errors
 ///

@@ -99,7 +99,7 @@ pub enum ExportError {
     Write(PathBuf, IoError),
     /// A message could not be written.
     Message(IoError),
-    /// No packet was to be written: none was readable, or no event was asked for.
+    /// No packet was to be written: none was readable, or no event was selected.
     Nothing,
     /// It was stopped.
     Stopped,

@@ -17,14 +17,14 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// A folder that stays open: files made below it are in it, even if a folder above it is renamed
 /// and replaced (docs/design/0004-privileges.md).
-struct Held {
+struct OpenFolder {
     folder: File,
     /// Its path when it was opened, for where there is no /proc.
     opened: PathBuf,
 }
 
-impl Held {
-    /// Opens it, with these flags (open(2)) besides.
+impl OpenFolder {
+    /// Opens it, with these additional flags (open(2)).
     fn open(path: PathBuf, flags: i32) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECTORY | flags);
@@ -74,7 +74,7 @@ impl Held {
 /// The folder with the links to a process's own open files.
 const LINKS: &str = "/proc/self/fd";
 
-/// A path as people read it: what is below a [`Held`] folder is where that is now.
+/// A path as people read it: what is below a [`OpenFolder`] folder is where that is now.
 pub(super) fn shown(path: PathBuf) -> PathBuf {
     let Ok(below) = path.strip_prefix(LINKS) else { return path };
     let mut names = below.components();
@@ -89,13 +89,13 @@ pub(super) fn shown(path: PathBuf) -> PathBuf {
 /// is written, and else goes with all that is in it: nothing else is touched.
 pub(super) struct Folder {
     path: PathBuf,
-    held: Held,
+    held: OpenFolder,
     /// Number of folders that were made for it, from itself up.
     made: usize,
     /// Name of the folder in it.
     name: String,
-    /// That folder, once it is made.
-    staging: Option<Held>,
+    /// The staging folder, once it is made.
+    staging: Option<OpenFolder>,
     is_done: bool,
 }
 
@@ -106,7 +106,7 @@ impl Folder {
         let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let made = path.ancestors().take_while(missing).count();
         fs::create_dir_all(path).map_err(failed)?;
-        let held = Held::open(path.to_owned(), 0).map_err(failed)?;
+        let held = OpenFolder::open(path.to_owned(), 0).map_err(failed)?;
         let name = format!(".trackway-{}", std::process::id());
         // From here on, what was made goes again.
         let mut folder =
@@ -120,7 +120,7 @@ impl Folder {
 
     /// The folder in it.
     fn staging(&self) -> PathBuf {
-        self.staging.as_ref().map_or_else(|| self.held.path().join(&self.name), Held::path)
+        self.staging.as_ref().map_or_else(|| self.held.path().join(&self.name), OpenFolder::path)
     }
 
     /// Makes the folder of a trace at `place` in it, with the metadata of the trace at `from`;
@@ -166,13 +166,13 @@ impl Drop for Folder {
         if self.is_done {
             return;
         }
-        // What cannot be removed is left: there is an error already to be told of.
+        // What cannot be removed is left: there is an error to report already.
         if self.staging.is_some() {
             let _ = fs::remove_dir_all(self.held.path().join(&self.name));
         }
-        let mut made = Held::open(self.held.path(), 0);
+        let mut made = OpenFolder::open(self.held.path(), 0);
         for _ in 0..self.made {
-            made = made.and_then(Held::remove);
+            made = made.and_then(OpenFolder::remove);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::output::PacketFile;
 use super::{ExportError, Exported, Steps};
 use crate::input::DataFile;
 use crate::order::{EventPlace, Span, StreamOrder, ends_first};
-use crate::workers::Teller;
+use crate::workers::MessageSink;
 
 /// Bytes of a rewritten packet that may wait.
 const WAITING_BYTES: usize = 256 << 10;
@@ -20,8 +20,8 @@ pub(super) struct Target<'a> {
     pub(super) steps: &'a Steps<'a>,
     pub(super) file: PacketFile,
     pub(super) done: Exported,
-    /// Is told what is damaged.
-    teller: &'a dyn Teller,
+    /// Takes reports of damage.
+    sink: &'a dyn MessageSink,
     /// If packets are left out or cut in two among others: how they are numbered.
     pub(super) numbers: Option<Numbers>,
     /// The order of the stream's events, and of the current packet's.
@@ -65,10 +65,10 @@ impl Numbers {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile, teller: &'a dyn Teller) -> Self {
+    pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile, sink: &'a dyn MessageSink) -> Self {
         let done = Exported { is_whole: true, ..Exported::default() };
         let (order, span) = (StreamOrder::default(), Span::default());
-        Self { steps, file, done, teller, numbers: None, order, span }
+        Self { steps, file, done, sink, numbers: None, order, span }
     }
 
     /// Says that something could not be read.
@@ -79,7 +79,7 @@ impl<'a> Target<'a> {
     ) -> Result<(), ExportError> {
         self.done.is_whole = false;
         // A failed write is reported by the thread that writes.
-        let is_heard = self.teller.tell(format!("{name}: {what}"));
+        let is_heard = self.sink.send_message(format!("{name}: {what}"));
         if is_heard { Ok(()) } else { Err(ExportError::Stopped) }
     }
 
@@ -137,9 +137,9 @@ impl<'a> Target<'a> {
         Ok(Some(PacketPlace { at, bytes, packet, is_complete, ends_first }))
     }
 
-    /// Goes through the events of the packet that was just begun, for what is damaged in it to be
-    /// told; whether `keep` holds for all of them. It ends where it does not.
-    pub(super) fn look_through<B: Bytes>(
+    /// Reads the events of the packet that was just begun and reports damage. Returns true if
+    /// `keep` holds for all of them; it stops at the first event for which it does not.
+    pub(super) fn check_events<B: Bytes>(
         &mut self,
         name: &str,
         source: &mut SourceStream<&B>,

@@ -22,8 +22,8 @@ pub(super) struct StreamWork<'t, B> {
     pub(super) to: PathBuf,
 }
 
-/// Writes what is asked for of all `works`, by `jobs` threads; what was done, without the number
-/// of traces. Damage is told to `messages`, as it is found.
+/// Writes the selected parts of all `works`, by `jobs` threads; what was done, without the number
+/// of traces. Damage is reported to `messages`, as it is found.
 pub(super) fn write_streams<B: Bytes + Sync>(
     works: &[StreamWork<'_, B>],
     selection: &Selection<'_>,
@@ -35,11 +35,11 @@ pub(super) fn write_streams<B: Bytes + Sync>(
     let steps = Steps::new(export, files.map(|file| file.bytes.length()).sum());
     let next = AtomicUsize::new(0);
     let jobs = jobs.min(NonZero::new(works.len()).unwrap_or(NonZero::<usize>::MIN));
-    let results = workers::run(jobs, messages, |_, teller| {
+    let results = workers::run(jobs, messages, |_, sink| {
         let mut all = Exported { is_whole: true, ..Exported::default() };
         while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
             let file = PacketFile::new(work.to.clone());
-            all.add(&write_stream(&work.stream, selection, Target::new(&steps, file, teller))?);
+            all.add(&write_stream(&work.stream, selection, Target::new(&steps, file, sink))?);
         }
         Ok(all)
     });
@@ -51,7 +51,7 @@ pub(super) fn write_streams<B: Bytes + Sync>(
     if all.packets == 0 { Err(ExportError::Nothing) } else { Ok(all) }
 }
 
-/// Writes what is asked for of one stream.
+/// Writes the selected part of one stream.
 fn write_stream<'t, B: Bytes>(
     stream: &'t Stream<'t, B>,
     selection: &Selection<'_>,
@@ -118,7 +118,7 @@ impl<B: Bytes> PacketWork<'_, '_, B> {
         }
         if is_every_name && place.is_complete && range.contains(&place.packet, clock) {
             let is_in = |event: &EventHeader<'_>| range.has(event.time);
-            if target.look_through(&file.name, source, decoder, is_in)? {
+            if target.check_events(&file.name, source, decoder, is_in)? {
                 return target.copy(file, place);
             }
             // Its times are not as it says: it is cut, from its beginning.

@@ -19,9 +19,9 @@ use crate::input::{Input, NamedTrace};
 use crate::select::Selection;
 use crate::stream::streams_of;
 
-/// Writes those events of `inputs` that are asked for to the folder of `export`, by `jobs`
+/// Writes the selected events of `inputs` to the folder of `export`, by `jobs`
 /// threads; with each input is the folder that it was found in, and it keeps its place below the
-/// one that was searched. A folder that is there twice is read once. Damage is told to
+/// one that was searched. A folder that is there twice is read once. Damage is reported to
 /// `messages`, as it is found.
 ///
 /// # Errors

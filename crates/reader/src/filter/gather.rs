@@ -1,21 +1,21 @@
-//! The values that a filter asks for, taken while an event is decoded.
+//! The values that a filter needs, taken while an event is decoded.
 
 use trackway_ctf::read::{Enumeration, EventSink, Integer, Member, Scope, Sink};
 use trackway_ctf::write::application_member;
 use trackway_filter::evaluate::Values;
-use trackway_filter::types::{Place as Path, Root, Step};
+use trackway_filter::types::{MemberPath, Root, Step};
 use trackway_jit::Kind;
 
 /// The places of a filter's needs in an event: a tree of names and elements.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    places: Vec<Place>,
+    places: Vec<GatherNode>,
     needs: usize,
 }
 
 /// A place in an event that is a need's, or on the way to one.
 #[derive(Debug, Default)]
-struct Place {
+struct GatherNode {
     members: Vec<(String, usize)>,
     elements: Vec<(u64, usize)>,
     need: Option<usize>,
@@ -27,16 +27,16 @@ const CONTEXTS: usize = 1;
 
 impl Plan {
     /// The plan for these needs, each at another place.
-    pub(crate) fn new<'n>(needs: impl ExactSizeIterator<Item = &'n Path>) -> Self {
+    pub(crate) fn new<'n>(needs: impl ExactSizeIterator<Item = &'n MemberPath>) -> Self {
         let mut plan =
-            Self { places: vec![Place::default(), Place::default()], needs: needs.len() };
+            Self { places: vec![GatherNode::default(), GatherNode::default()], needs: needs.len() };
         for (number, need) in needs.enumerate() {
             plan.add(number, need);
         }
         plan
     }
 
-    fn add(&mut self, number: usize, need: &Path) {
+    fn add(&mut self, number: usize, need: &MemberPath) {
         let root = match need.root {
             Root::Field => FIELDS,
             Root::Context => CONTEXTS,
@@ -76,7 +76,7 @@ impl Plan {
     }
 
     fn new_place(&mut self) -> usize {
-        self.places.push(Place::default());
+        self.places.push(GatherNode::default());
         self.places.len() - 1
     }
 }
@@ -92,7 +92,7 @@ enum Found {
     Elements(usize, usize),
 }
 
-/// The values of one event that a filter asks for.
+/// The values of one event that a filter needs.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Gather {
     found: Vec<Found>,
@@ -153,7 +153,7 @@ pub(crate) struct Gathering<'g> {
 }
 
 impl Gathering<'_> {
-    fn place(&self) -> Option<&Place> {
+    fn place(&self) -> Option<&GatherNode> {
         self.plan.places.get(self.at?)
     }
 

@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! class    what a class of events has, as filters name it
-//! gather   the values that a filter asks for, taken while an event is decoded
+//! gather   the values that a filter needs, taken while an event is decoded
 //! object   filters in C, which are bytecode
 //! ```
 //!
-//! An event that lacks what a filter asks for is not taken by it, as when it is recorded. Streams
+//! An event that lacks a value of a filter does not pass it, as when it is recorded. Streams
 //! are decoded beside each other, on as many threads as there are; but what a filter remembers from
 //! one event to the next (`count()`, `changed()`, `rate()`) depends on their order. So of such
 //! filters the values alone are gathered there, and go with the event's line to the merge, which
@@ -22,7 +22,7 @@ use trackway_ctf::write::application_member;
 use trackway_filter::applications::with_some_applications;
 use trackway_filter::compile::check_for;
 use trackway_filter::error::{Topic, Warning};
-use trackway_filter::evaluate::{State, World, evaluate};
+use trackway_filter::evaluate::{Runtime, State, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::parse::{parse, split_pattern};
 use trackway_filter::types::{Filter, Root, check};
@@ -46,12 +46,12 @@ pub struct Filters {
 struct Wanted {
     /// Names of the events that it is about; `None`: all.
     pattern: Option<String>,
-    what: What,
+    what: Condition,
 }
 
 /// The condition of a filter.
 #[derive(Debug, Clone)]
-enum What {
+enum Condition {
     Expression(String),
     Object(Compiled),
 }
@@ -87,7 +87,7 @@ impl Filters {
         let filter = |text: &'t str| {
             let (pattern, expression) = split_pattern(text);
             parse(expression).map_err(|error| FilterError(error.render(expression)))?;
-            let what = What::Expression(expression.to_owned());
+            let what = Condition::Expression(expression.to_owned());
             Ok(Wanted { pattern: pattern.map(str::to_owned), what })
         };
         Ok(Self { all: texts.into_iter().map(filter).collect::<Result<_, _>>()?, matches })
@@ -103,7 +103,7 @@ impl Filters {
         pattern: Option<&str>,
         bytes: &'static [u8],
     ) -> Result<(), FilterError> {
-        let what = What::Object(Compiled::new(bytes)?);
+        let what = Condition::Object(Compiled::new(bytes)?);
         self.all.push(Wanted { pattern: pattern.map(str::to_owned), what });
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Wanted {
     /// Returns the filter for events with this layout, if they have what it needs.
     fn of_class(&self, layout: &Layout) -> Option<OfClass> {
         Some(match &self.what {
-            What::Expression(expression) => {
+            Condition::Expression(expression) => {
                 let layouts = layouts_for(expression, layout.clone());
                 let check = |layout: &Layout| check(expression, layout).ok();
                 let mut filters: Vec<Filter> = layouts.iter().filter_map(check).collect();
@@ -206,15 +206,15 @@ impl Wanted {
                 filters.retain(|filter| places(filter) == asked);
                 OfClass::Expression(plan, filters)
             }
-            What::Object(object) => OfClass::Object(object.of_class(layout)?),
+            Condition::Object(object) => OfClass::Object(object.of_class(layout)?),
         })
     }
 
     /// The option that it was given with.
     fn option(&self) -> &'static str {
         match &self.what {
-            What::Expression(_) => "--filter",
-            What::Object(_) => "--filter-object",
+            Condition::Expression(_) => "--filter",
+            Condition::Object(_) => "--filter-object",
         }
     }
 
@@ -223,8 +223,8 @@ impl Wanted {
         classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
     ) -> Result<Vec<String>, Unmet> {
         let expression = match &self.what {
-            What::Expression(expression) => expression,
-            What::Object(object) => return self.check_object(object, classes),
+            Condition::Expression(expression) => expression,
+            Condition::Object(object) => return self.check_object(object, classes),
         };
         let layouts = |(stream, event)| layouts_for(expression, class::layout(stream, event));
         let layouts: Vec<Layout> = classes.flat_map(layouts).collect();
@@ -375,7 +375,7 @@ impl ClassFilters {
     ) -> Result<bool, DecodeError> {
         let mut moment = Moment::of(body);
         for filter in &self.filters {
-            body.look(&mut gather.begin(filter.plan()))?;
+            body.peek(&mut gather.begin(filter.plan()))?;
             if !filter.takes(gather, &mut Memory::default(), &mut moment) {
                 return Ok(false);
             }
@@ -383,16 +383,16 @@ impl ClassFilters {
         Ok(true)
     }
 
-    /// Gathers the values that they need from an event, to be judged in the order of time.
+    /// Gathers the values that the filters need from an event, to be judged in the order of time.
     ///
     /// # Errors
     ///
     /// If its bytes are damaged.
-    pub(crate) fn ask(&self, body: &mut Body<'_, '_, '_>) -> Result<Question, DecodeError> {
+    pub(crate) fn gather(&self, body: &mut Body<'_, '_, '_>) -> Result<Question, DecodeError> {
         let moment = Moment::of(body);
         let gathered = self.filters.iter().map(|one| {
             let mut gather = Gather::default();
-            body.look(&mut gather.begin(one.plan())).map(|()| gather)
+            body.peek(&mut gather.begin(one.plan())).map(|()| gather)
         });
         Ok(Question { moment, values: gathered.collect::<Result<_, _>>()? })
     }
@@ -454,7 +454,7 @@ impl Moment {
     }
 }
 
-impl World for Moment {
+impl Runtime for Moment {
     fn time_ns(&mut self) -> u64 {
         self.time_ns
     }

@@ -4,9 +4,9 @@
 use std::cell::Cell as ThreadCell;
 
 use trackway_ctf::write::application_member;
-use trackway_filter::evaluate::{Values as _, World as _};
+use trackway_filter::evaluate::{Runtime as _, Values as _};
 use trackway_filter::layout::{Float, Layout, Type};
-use trackway_filter::types::{Place, Root, Step};
+use trackway_filter::types::{MemberPath, Root, Step};
 use trackway_jit::Kind;
 use trackway_jit::frame::{Cell, Environment, Frame};
 use trackway_jit::helper::Word;
@@ -35,7 +35,7 @@ struct OfKinds {
     alternative: Alternative<'static>,
     programs: Vec<Verified<'static>>,
     /// The place and the kind of each need.
-    needs: Vec<(Place, Kind)>,
+    needs: Vec<(MemberPath, Kind)>,
 }
 
 impl Compiled {
@@ -53,7 +53,7 @@ impl Compiled {
     /// Returns the filter of a class: the first alternative whose needs it has. Contexts of
     /// applications depend on the record: an alternative that needs some may be skipped.
     pub(super) fn of_class(&self, layout: &Layout) -> Option<OfClass> {
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<MemberPath> = Vec::new();
         let mut alternatives = Vec::new();
         for of_kinds in &self.alternatives {
             let Some(alternative) = of_kinds.of_class(layout, &mut places) else { continue };
@@ -87,7 +87,7 @@ impl OfKinds {
     fn new(alternative: Alternative<'static>) -> Result<Self, FilterError> {
         let needs = alternative.needs().map(|need| {
             let no_path = || FilterError(format!("{} is no path", need.path));
-            Ok((Place::parse(need.path).ok_or_else(no_path)?, need.kind))
+            Ok((MemberPath::parse(need.path).ok_or_else(no_path)?, need.kind))
         });
         let programs = (0..).zip(alternative.programs()).map(|(number, program)| {
             let rules = Rules { number, ..Rules::new(alternative.needs_count()) };
@@ -100,7 +100,7 @@ impl OfKinds {
     }
 
     /// For events of a class, if it has what is needed; where that is joins `places`.
-    fn of_class(&self, layout: &Layout, places: &mut Vec<Place>) -> Option<ForClass> {
+    fn of_class(&self, layout: &Layout, places: &mut Vec<MemberPath>) -> Option<ForClass> {
         let is_there = |name: &str| {
             let member = application_member(name);
             layout.contexts.iter().any(|context| context.name == member)
@@ -148,7 +148,7 @@ impl Take {
     }
 
     /// The same of what is there in an event.
-    fn at(self, place: &Place) -> Self {
+    fn at(self, place: &MemberPath) -> Self {
         match (self, place.steps.last()) {
             (Self::String, Some(Step::Element(_))) => Self::TextElement,
             (take, _) => take,

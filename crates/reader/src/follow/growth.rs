@@ -19,8 +19,8 @@ use trackway_ctf::read::{
     Trace, packets_stand_alone,
 };
 
+use super::diagnostic_log::PATIENCE;
 use super::open::OpenPacket;
-use super::told::PATIENCE;
 use crate::folder::TraceFile;
 use crate::input::HEADER_WINDOW_BYTES;
 use crate::input::{Input, Part};
@@ -53,11 +53,11 @@ const DEPARTED_MAX: usize = 1 << 16;
 #[derive(Default)]
 struct Progress {
     /// The first packet that is not written to its end.
-    from: Place,
+    from: ResumePoint,
     /// Number of its events that are written.
     written: u64,
     /// The first packet that is not known to be whole. What waits to be written is before it.
-    next: Place,
+    next: ResumePoint,
     /// The file's first packet, and which stream that is of.
     first: Option<Packet>,
     stream: Option<StreamKey>,
@@ -69,17 +69,17 @@ struct Progress {
 
 /// The place of a packet.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct ResumePoint {
     /// Its first byte, and its number.
     at: (u64, u64),
     /// The state that all packets before leave.
     before: Carry,
 }
 
-/// A packet that is whole.
+/// Begin and end of a complete packet.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
-    /// When it begins and ends; `None` if it does not say so.
+struct PacketTimes {
+    /// `None`, here and below, if the packet does not have it.
     begin: Option<i64>,
     end: Option<i64>,
 }
@@ -90,10 +90,10 @@ impl Growth {
         self.flushed = until;
     }
 
-    /// Looks at `inputs` at the instant `now` (since any fixed one), and leaves of each file what
-    /// is to be written. Whether there is anything. If the traces have `ended`, all that is left
-    /// is to be written, whole or not.
-    pub(crate) fn look(
+    /// Finds the new packets of `inputs` at the instant `now` (since any fixed one), and leaves of
+    /// each file the part to be written. Returns true if there is any. If the traces have `ended`,
+    /// the part is all that is left, whole or not.
+    pub(crate) fn update(
         &mut self,
         inputs: &mut [Input<TraceFile>],
         now: Duration,
@@ -113,7 +113,7 @@ impl Growth {
             for file in files {
                 let progress = self.files.entry(file.bytes.id()).or_default();
                 progress.begin_anew_if_replaced(trace, &file.bytes, departed);
-                if let Some(end) = progress.look(trace, &file.bytes, now)
+                if let Some(end) = progress.find_packets(trace, &file.bytes, now)
                     && self.newest.is_none_or(|(newest, _)| newest < end)
                 {
                     self.newest = Some((end, now));
@@ -232,23 +232,23 @@ impl Progress {
         }
     }
 
-    /// Finds the packets that have come; when the newest ends.
-    fn look(&mut self, trace: &Trace, file: &TraceFile, now: Duration) -> Option<i64> {
+    /// Finds the packets that have come; returns the end of the newest.
+    fn find_packets(&mut self, trace: &Trace, file: &TraceFile, now: Duration) -> Option<i64> {
         let mut newest = None;
         let (mut source, mut decoder) = self.next.headers(trace, file);
         while !source.is_at_end() {
             let at = source.next();
-            match seen(&mut source, &mut decoder, file.length()) {
+            match read_packet(&mut source, &mut decoder, file.length()) {
                 Ok(packet) => {
                     newest = packet.end.max(newest);
-                    self.next = Place { at: source.next(), before: decoder.carry() };
+                    self.next = ResumePoint { at: source.next(), before: decoder.carry() };
                     self.unreadable = None;
                 }
                 Err(NotYet::Incomplete) => break,
                 Err(NotYet::Sizeless) => {
                     let before = self.next.before;
                     let open = self.open.get_or_insert_with(|| OpenPacket::new(before));
-                    open.look(trace, file, at, now);
+                    open.update(trace, file, at, now);
                     newest = open.end.max(newest);
                     break;
                 }
@@ -256,7 +256,8 @@ impl Progress {
                     let since = self.unreadable.filter(|&(place, _)| place == at.0);
                     let (_, since) = *self.unreadable.insert(since.unwrap_or((at.0, now)));
                     if now.saturating_sub(since) >= PATIENCE {
-                        // Nothing can be found behind it; it is written for its damage to be told.
+                        // Nothing can be found after it; it is written so that its damage is
+                        // reported.
                         self.next.at = (file.length(), at.1 + 1);
                     }
                     break;
@@ -288,9 +289,9 @@ impl Progress {
         let (mut source, mut decoder) = self.from.headers(trace, file);
         while self.has_pending() {
             // What cannot be read goes on to where it is given up.
-            let found = seen(&mut source, &mut decoder, file.length());
+            let found = read_packet(&mut source, &mut decoder, file.length());
             let after = match &found {
-                Ok(_) => Place { at: source.next(), before: decoder.carry() },
+                Ok(_) => ResumePoint { at: source.next(), before: decoder.carry() },
                 Err(_) => self.next,
             };
             let packet = found.unwrap_or_default();
@@ -321,7 +322,7 @@ impl Progress {
     }
 }
 
-impl Place {
+impl ResumePoint {
     /// Returns a decoder of the headers of packets from here on.
     fn headers<'a>(
         &self,
@@ -344,12 +345,12 @@ enum NotYet {
     Nonsense,
 }
 
-/// The next packet, if it is there to its end.
-fn seen(
+/// Reads the next packet, if it is complete.
+fn read_packet(
     source: &mut SourceStream<&TraceFile>,
     decoder: &mut StreamDecoder<'_>,
     length: u64,
-) -> Result<Seen, NotYet> {
+) -> Result<PacketTimes, NotYet> {
     let at = source.next();
     let packet = source.begin(decoder, &mut Skip, |_| {}).map_err(|error| match error.damage {
         Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_) => NotYet::Incomplete,
@@ -366,7 +367,7 @@ fn seen(
     }
     let time = |clock: Option<u64>| class?.clock()?.ns_from_origin(clock?).ok();
     let (begin, end) = (time(packet.timestamp_begin), time(packet.timestamp_end));
-    Ok(Seen { begin, end })
+    Ok(PacketTimes { begin, end })
 }
 
 /// Passes over an event; its time. `None` at the packet's end.
@@ -381,7 +382,7 @@ pub(super) fn skip_event(
 }
 
 /// Returns the number of a packet's events up to the horizon; all, if it is damaged.
-fn events_until(trace: &Trace, file: &TraceFile, packet: &Place, horizon: i64) -> u64 {
+fn events_until(trace: &Trace, file: &TraceFile, packet: &ResumePoint, horizon: i64) -> u64 {
     let mut source = SourceStream::new(file);
     source.go_to(packet.at.0, packet.at.1);
     let mut decoder = StreamDecoder::resumed(trace, packet.before);

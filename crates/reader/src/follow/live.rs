@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use trackway_ctf::read::{Clock, StreamClass, Trace};
 
-use super::told::PATIENCE;
+use super::diagnostic_log::PATIENCE;
 use crate::folder::Found;
 use crate::recording::{Flushed, flushed, is_complete};
 
@@ -18,26 +18,26 @@ use crate::recording::{Flushed, flushed, is_complete};
 #[derive(Default)]
 pub(super) struct Live(Vec<Recorded>);
 
-/// A trace, and what its recorder says.
+/// A trace, and the progress of its recorder.
 struct Recorded {
     folder: PathBuf,
-    /// The clock that it speaks of.
+    /// The clock of its progress.
     clock: Option<Clock>,
     /// Its last progress, and since when.
-    said: Option<(Flushed, Duration)>,
+    progress: Option<(Flushed, Duration)>,
     /// True if its progress was seen to change.
     has_changed: bool,
     is_complete: bool,
 }
 
 impl Live {
-    /// Reads what the recorders of the known traces say at the instant `now`.
-    pub(super) fn look(&mut self, now: Duration) {
-        self.0.iter_mut().for_each(|trace| trace.look(now));
+    /// Reads the progress of the recorders of the known traces at the instant `now`.
+    pub(super) fn read_progress(&mut self, now: Duration) {
+        self.0.iter_mut().for_each(|trace| trace.read_progress(now));
     }
 
-    /// Knows the traces that were found, and no others. Of those that are new it is not known yet
-    /// what their recorders say: that would not be from before their files were looked at.
+    /// Keeps the traces that were found, and no others. New traces have no progress yet: it would
+    /// not be older than the contents of their files.
     pub(super) fn know(&mut self, found: &Found) {
         let mut known = std::mem::take(&mut self.0);
         self.0.extend(found.folders.iter().zip(&found.inputs).map(|(folder, input)| {
@@ -48,7 +48,7 @@ impl Live {
                 None => Recorded {
                     folder: folder.clone(),
                     clock,
-                    said: None,
+                    progress: None,
                     has_changed: false,
                     is_complete: false,
                 },
@@ -57,35 +57,35 @@ impl Live {
     }
 
     /// Up to when, in nanoseconds since the clocks' origin, all events of all traces are in the
-    /// files, as far as those were looked at after [`Self::look`]; `None` if it is not known of
+    /// files, as far as those were read after [`Self::read_progress`]; `None` if it is not known of
     /// all traces.
     pub(super) fn horizon(&self, now: Duration) -> Option<i64> {
         // None is less than any.
         self.0.iter().map(|trace| trace.horizon(now)).min().flatten()
     }
 
-    /// Returns true if a recorder publishes progress at the instant `now`, as far as that can be
-    /// told.
+    /// Returns true if a recorder publishes progress at the instant `now`, as far as that is
+    /// known.
     pub(super) fn is_heard(&self, now: Duration) -> bool {
         self.0.iter().any(|trace| trace.is_heard(now))
     }
 }
 
 impl Recorded {
-    fn look(&mut self, now: Duration) {
+    fn read_progress(&mut self, now: Duration) {
         self.is_complete = is_complete(&self.folder);
-        let Some(says) = flushed(&self.folder) else { return };
-        let before = self.said.map(|(said, _)| said);
-        if before != Some(says) {
+        let Some(current) = flushed(&self.folder) else { return };
+        let before = self.progress.map(|(progress, _)| progress);
+        if before != Some(current) {
             self.has_changed |= before.is_some();
-            self.said = Some((says, now));
+            self.progress = Some((current, now));
         }
     }
 
     /// Returns true if its recorder has changed its progress lately.
     fn is_heard(&self, now: Duration) -> bool {
         let is_recent = |(_, since): (_, Duration)| now.saturating_sub(since) < PATIENCE;
-        !self.is_complete && self.said.is_some_and(is_recent)
+        !self.is_complete && self.progress.is_some_and(is_recent)
     }
 
     /// Up to when all its events are in its files.
@@ -93,8 +93,8 @@ impl Recorded {
         if self.is_complete {
             return Some(i64::MAX);
         }
-        let (said, _) = self.said.filter(|_| self.has_changed && self.is_heard(now))?;
-        self.clock?.ns_from_origin(said.clock).ok()
+        let (progress, _) = self.progress.filter(|_| self.has_changed && self.is_heard(now))?;
+        self.clock?.ns_from_origin(progress.clock).ok()
     }
 }
 

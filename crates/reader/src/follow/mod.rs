@@ -9,13 +9,13 @@
 //! A trace that `trackway record` writes has ended when no recorder holds its folder's lock any
 //! more; of others that cannot be known.
 
+mod diagnostic_log;
+mod followed_folders;
 mod growth;
 mod live;
 mod open;
-mod places;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ use trackway_render::EventOutput;
 use crate::filter::Filters;
 use crate::folder::{self, Found, Known, OpenError};
 use crate::recording::{is_live, is_live_below, unfinished};
-use crate::{Before, Range, Selection, Settings, first_time, print_on};
+use crate::{PrintState, Range, Selection, Settings, first_time, print_on};
+use diagnostic_log::{DiagnosticLog, PATIENCE};
+use followed_folders::FollowedFolders;
 use growth::{Growth, LAG_NS};
 use live::Live;
-use places::Places;
-use told::{PATIENCE, Told};
 
 /// Time between two looks at traces.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -94,7 +94,7 @@ pub fn follow<E: From<OpenError>>(
     let mut follower = Follower {
         following,
         range: None,
-        places: Places::open(following.paths)?,
+        followed_folders: FollowedFolders::open(following.paths)?,
         begin: Instant::now(),
         sizes: None,
         changed: Duration::ZERO,
@@ -102,8 +102,8 @@ pub fn follow<E: From<OpenError>>(
         known: Known::default(),
         live: Live::default(),
         growth: Growth::default(),
-        told: Told::default(),
-        before: Before::default(),
+        diagnostics: DiagnosticLog::default(),
+        before: PrintState::default(),
         is_ours: false,
         is_whole: false,
     };
@@ -118,19 +118,19 @@ pub fn follow<E: From<OpenError>>(
     loop {
         (following.is_read)().map_err(|error| OpenError::Message(error.into()))?;
         // Before the files: they have all that their recorders speak of.
-        follower.live.look(follower.begin.elapsed());
-        let paths = follower.places.look(messages)?;
+        follower.live.read_progress(follower.begin.elapsed());
+        let paths = follower.followed_folders.current_paths(messages)?;
         let is_changed = follower.sizes_changed(&paths);
         // In this order: what was written before the end is seen by the look after it.
         let unfinished = if is_changed { None } else { follower.end(&paths) };
         let has_ended = unfinished.is_some();
         if is_changed || has_ended || follower.is_waiting() {
-            let mut found = follower.look(&paths, has_ended, messages)?;
+            let mut found = follower.open_traces(&paths, has_ended, messages)?;
             let resolve = resolve.filter(|_| follower.range.is_none());
             let first = resolve.and_then(|_| first_time(&found.inputs));
             let now = follower.begin.elapsed();
             follower.growth.flushed(follower.live.horizon(now));
-            let is_news = follower.growth.look(&mut found.inputs, now, has_ended);
+            let is_news = follower.growth.update(&mut found.inputs, now, has_ended);
             if let Some(resolve) = resolve.filter(|_| is_news || first.is_some()) {
                 follower.range = Some(resolve(first)?);
             }
@@ -142,7 +142,7 @@ pub fn follow<E: From<OpenError>>(
         follower.growth.flushed(follower.live.horizon(now));
         if let Some(unfinished) = unfinished.or_else(|| follower.end_of_range(&paths)) {
             output.end().map_err(|error| OpenError::Message(error.into()))?;
-            return Ok(Followed { is_whole: !follower.told.damage(), unfinished });
+            return Ok(Followed { is_whole: !follower.diagnostics.damage(), unfinished });
         }
         std::thread::sleep(if follower.live.is_heard(now) { LIVE_PERIOD } else { PERIOD });
     }
@@ -153,20 +153,20 @@ struct Follower<'a> {
     following: &'a Following<'a>,
     /// The wanted range of time, once that is known.
     range: Option<Range>,
-    places: Places,
+    followed_folders: FollowedFolders,
     /// The origin of instants.
     begin: Instant,
-    /// The result of the latest look, and when it was first seen.
+    /// The result of the latest reading, and the time of its first appearance.
     sizes: Option<Vec<(u64, u64, u64)>>,
     changed: Duration,
-    /// When it was asked last whether the traces have ended.
+    /// Time of the last check that the traces have ended.
     asked_for_end: Duration,
     known: Known,
     live: Live,
     growth: Growth,
-    told: Told,
+    diagnostics: DiagnosticLog,
     /// The state of what was written, for what comes.
-    before: Before,
+    before: PrintState,
     /// True if `trackway record` writes all of the traces, as far as there are any.
     is_ours: bool,
     /// True if the latest look found none of them damaged.
@@ -186,7 +186,7 @@ impl Follower<'_> {
 
     /// Returns true if a look may find more without any file having changed.
     fn is_waiting(&self) -> bool {
-        self.growth.is_waiting() || self.told.is_doubtful()
+        self.growth.is_waiting() || self.diagnostics.is_doubtful()
     }
 
     /// If the traces are known to have ended, where the latest look saw all there is: those of them
@@ -197,7 +197,7 @@ impl Follower<'_> {
             return None;
         }
         self.asked_for_end = now;
-        // What costs little comes first: this is asked ten times a second while nothing happens.
+        // The cheap check comes first: this runs ten times a second while nothing happens.
         let may_have_ended =
             self.is_ours && self.is_whole && !paths.iter().any(|path| is_live_below(path, 0));
         if !may_have_ended {
@@ -232,33 +232,33 @@ impl Follower<'_> {
         let Some(end) = self.range.and_then(|range| range.end) else { return false };
         let is_past = match self.growth.is_begun() {
             true => self.growth.is_past(end, self.begin.elapsed()),
-            // Nothing tells what time it is there; but here the clock is the same.
+            // The time there is unknown; but the clock here is the same.
             false => self.is_ours && (self.following.now)().saturating_sub(LAG_NS) >= end,
         };
-        is_past && !self.growth.is_doubtful() && !self.told.is_doubtful()
+        is_past && !self.growth.is_doubtful() && !self.diagnostics.is_doubtful()
     }
 
-    /// The traces that are there. What is wrong with them is told, if they have `ended` or once it
-    /// lasts.
-    fn look(
+    /// Opens the traces that exist. Errors in them are reported if the traces have `ended`, or once
+    /// the errors last.
+    fn open_traces(
         &mut self,
         paths: &[PathBuf],
         ended: bool,
         messages: &mut dyn Write,
     ) -> Result<Found, OpenError> {
-        let mut said = Vec::new();
-        let mut found = match folder::open_again(paths, &mut self.known, &mut said) {
+        let mut lines = Vec::new();
+        let mut found = match folder::open_again(paths, &mut self.known, &mut lines) {
             Err(OpenError::NoTrace(_)) => {
                 Found { inputs: Vec::new(), folders: Vec::new(), is_whole: true }
             }
             found => found?,
         };
-        let saying = match ended {
-            true => self.told.say(&said, messages),
+        let reported = match ended {
+            true => self.diagnostics.report(&lines, messages),
             // What is wrong now may be half written.
-            false => self.told.doubt(&said, self.begin.elapsed(), messages),
+            false => self.diagnostics.doubt(&lines, self.begin.elapsed(), messages),
         };
-        saying.map_err(|error| OpenError::Message(error.into()))?;
+        reported.map_err(|error| OpenError::Message(error.into()))?;
         found.inputs.iter_mut().for_each(|input| (self.following.prepare)(&mut input.trace));
         (self.is_ours, self.is_whole) = (is_ours(&found), found.is_whole);
         self.live.know(&found);
@@ -275,12 +275,12 @@ impl Follower<'_> {
         let range = self.range.unwrap_or_default();
         let Following { events, filters, .. } = *self.following;
         let selection = Selection { range, events, filters };
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         let before = std::mem::take(&mut self.before);
         let settings = &self.following.settings;
-        let printed = print_on(found.inputs, &selection, output, settings, before, &mut said);
+        let printed = print_on(found.inputs, &selection, output, settings, before, &mut lines);
         (_, self.before) = printed.map_err(|error| OpenError::Message(error.into()))?;
-        self.told.say(&said, messages).map_err(|error| OpenError::Message(error.into()))
+        self.diagnostics.report(&lines, messages).map_err(|error| OpenError::Message(error.into()))
     }
 }
 

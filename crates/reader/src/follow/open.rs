@@ -1,6 +1,6 @@
 //! A packet that does not say its size: it goes on as long as its file.
 //!
-//! How far it is whole is only known by decoding it from its beginning. It is decoded anew as its
+//! How far it is whole is only known by decoding it from its beginning. It is decoded again as its
 //! file grows, but so seldom that this takes a small share of the time, however long it becomes.
 
 use std::time::Duration;
@@ -9,8 +9,8 @@ use trackway_ctf::read::{
     Bytes, Carry, Damage, DecodeError, Skip, SourceStream, StreamDecoder, StreamError, Trace,
 };
 
+use super::diagnostic_log::PATIENCE;
 use super::growth::skip_event;
-use super::told::PATIENCE;
 use crate::folder::TraceFile;
 
 /// Least time between two decodings.
@@ -53,8 +53,14 @@ impl OpenPacket {
         }
     }
 
-    /// Looks at the packet, which begins `at` this place of `file`, at the instant `now`.
-    pub(super) fn look(&mut self, trace: &Trace, file: &TraceFile, at: (u64, u64), now: Duration) {
+    /// Reads the packet, which begins `at` this place of `file`, at the instant `now`.
+    pub(super) fn update(
+        &mut self,
+        trace: &Trace,
+        file: &TraceFile,
+        at: (u64, u64),
+        now: Duration,
+    ) {
         self.length = file.length();
         // What was found before is written first: else it would wait for what follows it.
         if self.length != self.decoded && self.events <= self.written && now >= self.due {

@@ -10,11 +10,11 @@ use std::time::Duration;
 use trackway_render::{DateTime, LineOutput, Pretty, PrettyOptions, utc};
 use trackway_testkit::{Random, TemporaryFolder};
 
+use super::diagnostic_log::PATIENCE;
 use super::growth::{Growth, LAG_NS};
 use super::live::Live;
-use super::told::PATIENCE;
 use crate::folder::Known;
-use crate::{Before, Selection, Settings, folder, print, print_on};
+use crate::{PrintState, Selection, Settings, folder, print, print_on};
 
 const METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le;
@@ -44,18 +44,18 @@ type Packet = (u64, Vec<u8>);
 fn stream(random: &mut Random, instance: u64) -> Vec<Packet> {
     let mut time = 1_000_000_000_u64;
     let mut discarded = 0;
-    (0..random.below(12) + 1)
+    (0..random.next_below(12) + 1)
         .map(|_| {
             let begin = time;
             let mut events = Vec::new();
-            for n in 0..random.below(30) as u32 {
-                time += random.below(3) * 7_000_000;
+            for n in 0..random.next_below(30) as u32 {
+                time += random.next_below(3) * 7_000_000;
                 events.extend(time.to_le_bytes());
                 events.extend(n.to_le_bytes());
-                events.extend(&b"text that is long\0"[random.below(17) as usize..]);
+                events.extend(&b"text that is long\0"[random.next_below(17) as usize..]);
             }
             discarded += u64::from(random.once_in(3));
-            (time, packet(instance, (begin, time), discarded, &events, random.below(40)))
+            (time, packet(instance, (begin, time), discarded, &events, random.next_below(40)))
         })
         .collect()
 }
@@ -87,18 +87,18 @@ fn format() -> Format {
 
 /// All that is printed of the traces in `folder`: events, and messages.
 fn whole(folder: &TemporaryFolder) -> [String; 2] {
-    let (mut out, mut said) = (Vec::new(), Vec::new());
-    let inputs = folder::open(&[folder.path().to_owned()], &mut said).expect("a trace").inputs;
+    let (mut out, mut published) = (Vec::new(), Vec::new());
+    let inputs = folder::open(&[folder.path().to_owned()], &mut published).expect("a trace").inputs;
     let settings = Settings::default();
     print(
         inputs,
         &Selection::default(),
         &mut LineOutput::new(format(), &mut out),
         &settings,
-        &mut said,
+        &mut published,
     )
     .expect("memory");
-    [out, said].map(|bytes| String::from_utf8(bytes).expect("text"))
+    [out, published].map(|bytes| String::from_utf8(bytes).expect("text"))
 }
 
 /// Traces that are followed in simulated time.
@@ -106,11 +106,11 @@ struct Simulation {
     known: Known,
     live: Live,
     growth: Growth,
-    told: super::Told,
-    before: Before,
+    diagnostics: super::DiagnosticLog,
+    before: PrintState,
     events: u64,
     output: LineOutput<Format, Vec<u8>>,
-    said: Vec<u8>,
+    reported: Vec<u8>,
 }
 
 impl Default for Simulation {
@@ -119,26 +119,26 @@ impl Default for Simulation {
             known: Known::default(),
             live: Live::default(),
             growth: Growth::default(),
-            told: super::Told::default(),
-            before: Before::default(),
+            diagnostics: super::DiagnosticLog::default(),
+            before: PrintState::default(),
             events: 0,
             output: LineOutput::new(format(), Vec::new()),
-            said: Vec::new(),
+            reported: Vec::new(),
         }
     }
 }
 
 impl Simulation {
-    /// A look at the traces in `folder`, at an instant in ns; the last one if they have `ended`.
-    fn look(&mut self, folder: &TemporaryFolder, now_ns: u64, ended: bool) {
+    /// Reads the traces in `folder` at an instant in ns, for the last time if they have `ended`.
+    fn step(&mut self, folder: &TemporaryFolder, now_ns: u64, ended: bool) {
         let now = Duration::from_nanos(now_ns);
-        self.live.look(now);
+        self.live.read_progress(now);
         let paths = [folder.path().to_owned()];
         let found = folder::open_again(&paths, &mut self.known, &mut Vec::new()).expect("a trace");
         self.live.know(&found);
         self.growth.flushed(self.live.horizon(now));
         let mut inputs = found.inputs;
-        if !self.growth.look(&mut inputs, now, ended) {
+        if !self.growth.update(&mut inputs, now, ended) {
             return;
         }
         let settings = Settings::default();
@@ -150,14 +150,14 @@ impl Simulation {
         let (summary, before) = printed.expect("memory");
         self.events += summary.events;
         self.before = before;
-        self.told.say(&messages, &mut self.said).expect("memory");
+        self.diagnostics.report(&messages, &mut self.reported).expect("memory");
     }
 
-    /// Looks until the instant `to_ns`.
-    fn look_until(&mut self, folder: &TemporaryFolder, now_ns: &mut u64, to_ns: u64) {
+    /// Reads until the instant `to_ns`.
+    fn step_until(&mut self, folder: &TemporaryFolder, now_ns: &mut u64, to_ns: u64) {
         while *now_ns + PERIOD_NS < to_ns {
             *now_ns += PERIOD_NS;
-            self.look(folder, *now_ns, false);
+            self.step(folder, *now_ns, false);
         }
         *now_ns = to_ns;
     }
@@ -167,8 +167,8 @@ impl Simulation {
     }
 
     fn messages(&self) -> Vec<String> {
-        let said = String::from_utf8(self.said.clone()).expect("text");
-        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        let published = String::from_utf8(self.reported.clone()).expect("text");
+        let mut lines: Vec<String> = published.lines().map(str::to_owned).collect();
         lines.sort_unstable();
         lines
     }
@@ -187,15 +187,15 @@ fn grows(seed: u64) {
     let folder = TemporaryFolder::new();
     fs::write(folder.join("metadata"), METADATA).expect("metadata");
     let streams: Vec<Vec<Packet>> =
-        (0..random.below(4) + 1).map(|instance| stream(&mut random, instance)).collect();
+        (0..random.next_below(4) + 1).map(|instance| stream(&mut random, instance)).collect();
     // When each piece comes: packets in two pieces, so that some are seen torn.
     let mut pieces: Vec<(u64, usize, u64, Vec<u8>)> = Vec::new();
     for (number, packets) in streams.iter().enumerate() {
         let (mut at, mut before) = (0, 0);
         for (end, packet) in packets {
-            let cut = random.below(packet.len() as u64) as usize;
+            let cut = random.next_below(packet.len() as u64) as usize;
             for piece in [&packet[..cut], &packet[cut..]] {
-                before = before.max(end + random.below(LAG_NS as u64 / 2));
+                before = before.max(end + random.next_below(LAG_NS as u64 / 2));
                 pieces.push((before, number, at, piece.to_vec()));
                 at += piece.len() as u64;
             }
@@ -205,13 +205,13 @@ fn grows(seed: u64) {
     let mut simulation = Simulation::default();
     let mut now = 0;
     for (time, number, at, piece) in pieces {
-        simulation.look_until(&folder, &mut now, time);
+        simulation.step_until(&folder, &mut now, time);
         write_piece(&folder, &format!("stream{number}"), &piece, at);
-        simulation.look(&folder, now, false);
+        simulation.step(&folder, now, false);
     }
     let end = now + 2 * LAG_NS as u64;
-    simulation.look_until(&folder, &mut now, end);
-    simulation.look(&folder, now, true);
+    simulation.step_until(&folder, &mut now, end);
+    simulation.step(&folder, now, true);
     let [lines, messages] = whole(&folder);
     assert_eq!(simulation.text(), lines, "seed {seed}");
     let mut expected: Vec<&str> = messages.lines().collect();
@@ -243,11 +243,11 @@ fn a_file_that_is_written_over_is_read_again() {
         whole(&folder)[0].lines().count() as u64
     };
     let first = count(&packets[..2]);
-    simulation.look(&folder, 0, false);
-    simulation.look(&folder, 5_000_000_000, false);
+    simulation.step(&folder, 0, false);
+    simulation.step(&folder, 5_000_000_000, false);
     let second = count(&packets[2..]);
-    simulation.look(&folder, 6_000_000_000, false);
-    simulation.look(&folder, 12_000_000_000, true);
+    simulation.step(&folder, 6_000_000_000, false);
+    simulation.step(&folder, 12_000_000_000, true);
     assert_eq!(simulation.events, first + second);
 }
 
@@ -265,7 +265,7 @@ fn the_newest_events_wait_but_not_for_ever() {
     let mut look = |now_ms| {
         let mut inputs =
             folder::open(&[folder.path().to_owned()], &mut Vec::new()).expect("a trace").inputs;
-        growth.look(&mut inputs, Duration::from_millis(now_ms), false);
+        growth.update(&mut inputs, Duration::from_millis(now_ms), false);
         growth.is_waiting()
     };
     assert!(look(0) && look(990));
@@ -282,14 +282,14 @@ fn open_packet(random: &mut Random, instance: u64) -> Vec<(u64, Vec<u8>)> {
         piece.extend(word.to_le_bytes());
     }
     let mut pieces = Vec::new();
-    for n in 0..random.below(200) as u32 {
-        time += random.below(5) * 7_000_000;
+    for n in 0..random.next_below(200) as u32 {
+        time += random.next_below(5) * 7_000_000;
         piece.extend(time.to_le_bytes());
         piece.extend(n.to_le_bytes());
-        piece.extend(&b"text that is long\0"[random.below(17) as usize..]);
+        piece.extend(&b"text that is long\0"[random.next_below(17) as usize..]);
         if random.once_in(3) {
             // In the middle of an event, mostly.
-            let rest = piece.split_off(random.below(piece.len() as u64 + 1) as usize);
+            let rest = piece.split_off(random.next_below(piece.len() as u64 + 1) as usize);
             pieces.push((time, std::mem::replace(&mut piece, rest)));
         }
     }
@@ -310,7 +310,7 @@ fn packets_that_do_not_say_their_size_are_shown_as_they_grow() {
         let folder = TemporaryFolder::new();
         fs::write(folder.join("metadata"), metadata_without_sizes()).expect("metadata");
         let mut pieces: Vec<(u64, u64, u64, Vec<u8>)> = Vec::new();
-        for number in 0..random.below(3) + 1 {
+        for number in 0..random.next_below(3) + 1 {
             let mut at = 0;
             for (time, piece) in open_packet(&mut random, number) {
                 pieces.push((time, number, at, piece.clone()));
@@ -321,18 +321,18 @@ fn packets_that_do_not_say_their_size_are_shown_as_they_grow() {
         let mut simulation = Simulation::default();
         let mut now = 0;
         for (time, number, at, piece) in pieces {
-            simulation.look_until(&folder, &mut now, time);
+            simulation.step_until(&folder, &mut now, time);
             write_piece(&folder, &format!("stream{number}"), &piece, at);
         }
         let end = now + 4 * LAG_NS as u64;
-        simulation.look_until(&folder, &mut now, end);
+        simulation.step_until(&folder, &mut now, end);
         let [lines, _] = whole(&folder);
         let shown = simulation.text();
         assert_eq!(shown.lines().count(), lines.lines().count(), "seed {seed}");
         assert!(!simulation.growth.is_waiting(), "seed {seed}");
-        simulation.look(&folder, now, true);
+        simulation.step(&folder, now, true);
         assert_eq!(simulation.text(), shown, "seed {seed}: nothing is left for the end");
-        assert!(simulation.said.is_empty() && !simulation.told.damage(), "seed {seed}");
+        assert!(simulation.reported.is_empty() && !simulation.diagnostics.damage(), "seed {seed}");
     }
 }
 
@@ -351,7 +351,7 @@ fn a_packet_that_grows_all_the_time_is_shown_all_the_same() {
         bytes.extend(u32::try_from(n).expect("a number").to_le_bytes());
         bytes.push(0);
         write_piece(&folder, "stream", &bytes, 0);
-        simulation.look(&folder, n * PERIOD_NS, false);
+        simulation.step(&folder, n * PERIOD_NS, false);
         // The lag, how long it may wait to be decoded, and for what was decoded before.
         let due = n.saturating_sub(26);
         assert!(simulation.events >= due, "{} of {n}, {due} are due", simulation.events);
@@ -379,15 +379,15 @@ fn damage_in_a_packet_that_does_not_say_its_size_is_told_once_it_lasts() {
     }
     write_piece(&folder, "stream", &bytes, 0);
     let (mut simulation, mut now) = (Simulation::default(), 0);
-    simulation.look(&folder, now, false);
-    simulation.look_until(&folder, &mut now, 1_900_000_000);
-    assert_eq!((simulation.events, simulation.told.damage()), (2, false));
+    simulation.step(&folder, now, false);
+    simulation.step_until(&folder, &mut now, 1_900_000_000);
+    assert_eq!((simulation.events, simulation.diagnostics.damage()), (2, false));
     assert!(simulation.growth.is_doubtful());
-    simulation.look_until(&folder, &mut now, 2_300_000_000);
-    assert!(simulation.told.damage() && !simulation.growth.is_doubtful());
+    simulation.step_until(&folder, &mut now, 2_300_000_000);
+    assert!(simulation.diagnostics.damage() && !simulation.growth.is_doubtful());
     let messages = simulation.messages();
-    simulation.look_until(&folder, &mut now, 5_000_000_000);
-    simulation.look(&folder, now, true);
+    simulation.step_until(&folder, &mut now, 5_000_000_000);
+    simulation.step(&folder, now, true);
     assert_eq!((simulation.events, messages.len()), (2, 1), "{messages:?}");
     assert_eq!(simulation.messages(), messages);
 }
@@ -397,14 +397,14 @@ fn a_time_is_past_once_nothing_before_it_is_to_come() {
     let folder = TemporaryFolder::new();
     fs::write(folder.join("metadata"), METADATA).expect("metadata");
     let mut simulation = Simulation::default();
-    simulation.look(&folder, 0, false);
+    simulation.step(&folder, 0, false);
     let is_past = |simulation: &Simulation, time: u64, now_ns| {
         simulation.growth.is_past(time.cast_signed(), Duration::from_nanos(now_ns))
     };
     assert!(!simulation.growth.is_begun() && !is_past(&simulation, 0, u64::MAX));
     let (end, packet) = stream(&mut Random::new(7), 0).swap_remove(0);
     write_piece(&folder, "stream", &packet, 0);
-    simulation.look(&folder, 0, false);
+    simulation.step(&folder, 0, false);
     let lag = LAG_NS as u64;
     assert!(simulation.growth.is_begun());
     assert!(is_past(&simulation, end - lag, 0) && !is_past(&simulation, end - lag + 1, 0));
@@ -443,8 +443,8 @@ impl Recorder {
         (*at, *before) = (*at + bytes.len() as u64, end);
     }
 
-    /// Says that all is written up to `time`.
-    fn say(&mut self, root: &TemporaryFolder, time: u64) {
+    /// Publishes that all is written up to `time`.
+    fn publish(&mut self, root: &TemporaryFolder, time: u64) {
         self.sequence += 1;
         self.write(root, [self.sequence, time, !(self.sequence ^ time)]);
     }
@@ -462,8 +462,8 @@ impl Recorder {
     fn begin(&mut self, root: &TemporaryFolder, simulation: &mut Simulation, time: u64) {
         // Known once it was found, heard once it was read, believed once it was seen to change.
         for before in [3, 2, 1] {
-            self.say(root, time - before);
-            simulation.look(root, time - before, false);
+            self.publish(root, time - before);
+            simulation.step(root, time - before, false);
         }
     }
 }
@@ -482,16 +482,16 @@ fn what_the_recorder_says_is_written_is_shown_at_once() {
     recorder.begin(&root, &mut simulation, BEGIN_NS);
     assert_eq!(simulation.events, 0);
     // The horizon lies within a packet, on an event.
-    recorder.say(&root, BEGIN_NS + 20);
-    simulation.look(&root, BEGIN_NS + 20, false);
+    recorder.publish(&root, BEGIN_NS + 20);
+    simulation.step(&root, BEGIN_NS + 20, false);
     assert_eq!(simulation.events, 2);
     let is_past = |simulation: &Simulation, time: u64| {
         simulation.growth.is_past(time.cast_signed(), Duration::from_nanos(BEGIN_NS + 50))
     };
     assert!(is_past(&simulation, BEGIN_NS + 20) && !is_past(&simulation, BEGIN_NS + 21));
     // Nothing but what it says has changed.
-    recorder.say(&root, BEGIN_NS + 40);
-    simulation.look(&root, BEGIN_NS + 40, false);
+    recorder.publish(&root, BEGIN_NS + 40);
+    simulation.step(&root, BEGIN_NS + 40, false);
     assert_eq!(simulation.events, 3);
     assert!(is_past(&simulation, BEGIN_NS + 40) && !simulation.growth.is_waiting());
 }
@@ -504,18 +504,18 @@ fn a_stream_that_comes_later_is_waited_for() {
     let mut simulation = Simulation::default();
     recorder.begin(&root, &mut simulation, BEGIN_NS);
     recorder.append(&root, 0, &[BEGIN_NS + 10, BEGIN_NS + 30]);
-    simulation.look(&root, BEGIN_NS + 40, false);
+    simulation.step(&root, BEGIN_NS + 40, false);
     assert_eq!(simulation.events, 0, "the recorder is still writing");
     recorder.append(&root, 1, &[BEGIN_NS + 20, BEGIN_NS + 35]);
-    recorder.say(&root, BEGIN_NS + 30);
-    simulation.look(&root, BEGIN_NS + 50, false);
+    recorder.publish(&root, BEGIN_NS + 30);
+    simulation.step(&root, BEGIN_NS + 50, false);
     assert_eq!(simulation.events, 3);
     let order: Vec<_> = ["n = 0", "n = 1", "n = 0"].into();
     let shown = simulation.text();
     let is_of = |(line, of): (&str, &str)| line.contains(of);
     assert!(shown.lines().zip(order).all(is_of), "{shown}");
-    recorder.say(&root, BEGIN_NS + 50);
-    simulation.look(&root, BEGIN_NS + 70, false);
+    recorder.publish(&root, BEGIN_NS + 50);
+    simulation.step(&root, BEGIN_NS + 70, false);
     assert_eq!(simulation.text(), whole(&root)[0]);
 }
 
@@ -526,15 +526,15 @@ fn what_is_half_written_says_nothing() {
     let mut simulation = Simulation::default();
     recorder.append(&root, 0, &[BEGIN_NS + 10, BEGIN_NS + 20]);
     recorder.begin(&root, &mut simulation, BEGIN_NS + 15);
-    recorder.say(&root, BEGIN_NS + 15);
-    simulation.look(&root, BEGIN_NS + 15, false);
+    recorder.publish(&root, BEGIN_NS + 15);
+    simulation.step(&root, BEGIN_NS + 15, false);
     assert_eq!(simulation.events, 1);
     let (next, time) = (recorder.sequence + 1, BEGIN_NS + 30);
     recorder.write(&root, [next, time, !(recorder.sequence ^ (BEGIN_NS + 15))]);
-    simulation.look(&root, BEGIN_NS + 30, false);
+    simulation.step(&root, BEGIN_NS + 30, false);
     assert_eq!(simulation.events, 1, "what it said before holds");
     recorder.write(&root, [next, time, !(next ^ time)]);
-    simulation.look(&root, BEGIN_NS + 30, false);
+    simulation.step(&root, BEGIN_NS + 30, false);
     assert_eq!(simulation.events, 2);
 }
 
@@ -545,23 +545,23 @@ fn a_recorder_that_says_nothing_new_is_not_waited_for() {
     let mut simulation = Simulation::default();
     // Left from a recorder that is gone.
     recorder.append(&root, 0, &[BEGIN_NS + 10]);
-    recorder.say(&root, BEGIN_NS);
-    simulation.look(&root, BEGIN_NS, false);
-    simulation.look(&root, BEGIN_NS + 1, false);
+    recorder.publish(&root, BEGIN_NS);
+    simulation.step(&root, BEGIN_NS, false);
+    simulation.step(&root, BEGIN_NS + 1, false);
     assert!(simulation.live.is_heard(Duration::from_nanos(BEGIN_NS + 1)));
-    simulation.look(&root, BEGIN_NS + 20 + LAG_NS as u64, false);
+    simulation.step(&root, BEGIN_NS + 20 + LAG_NS as u64, false);
     assert_eq!(simulation.events, 1, "it was never seen to change");
     // One that was believed is waited for, but not for ever.
     let begin = BEGIN_NS + 3 * LAG_NS as u64;
     recorder.begin(&root, &mut simulation, begin);
     recorder.append(&root, 0, &[begin + 10]);
     let patience = PATIENCE.as_nanos() as u64;
-    simulation.look(&root, begin - 1 + patience - 1, false);
+    simulation.step(&root, begin - 1 + patience - 1, false);
     assert_eq!(simulation.events, 1);
-    simulation.look(&root, begin - 1 + patience, false);
+    simulation.step(&root, begin - 1 + patience, false);
     assert!(!simulation.live.is_heard(Duration::from_nanos(begin - 1 + patience)));
     assert_eq!(simulation.events, 1, "it lags from then on");
-    simulation.look(&root, begin + 10 + patience + LAG_NS as u64, false);
+    simulation.step(&root, begin + 10 + patience + LAG_NS as u64, false);
     assert_eq!(simulation.events, 2);
 }
 
@@ -571,31 +571,31 @@ fn of_several_traces_the_one_that_is_least_far_counts() {
     let mut one = Recorder::new(&root, "a", 1);
     let mut other = Recorder::new(&root, "b", 1);
     let mut simulation = Simulation::default();
-    other.say(&root, BEGIN_NS - 9);
-    simulation.look(&root, BEGIN_NS - 9, false);
+    other.publish(&root, BEGIN_NS - 9);
+    simulation.step(&root, BEGIN_NS - 9, false);
     one.begin(&root, &mut simulation, BEGIN_NS);
-    other.say(&root, BEGIN_NS + 15);
+    other.publish(&root, BEGIN_NS + 15);
     one.append(&root, 0, &[BEGIN_NS + 10, BEGIN_NS + 20]);
-    one.say(&root, BEGIN_NS + 30);
-    simulation.look(&root, BEGIN_NS + 30, false);
+    one.publish(&root, BEGIN_NS + 30);
+    simulation.step(&root, BEGIN_NS + 30, false);
     assert_eq!(simulation.events, 1);
     other.append(&root, 0, &[BEGIN_NS + 16]);
-    other.say(&root, BEGIN_NS + 30);
-    simulation.look(&root, BEGIN_NS + 40, false);
+    other.publish(&root, BEGIN_NS + 30);
+    simulation.step(&root, BEGIN_NS + 40, false);
     assert_eq!(simulation.text(), whole(&root)[0]);
     // A trace of which nothing is known.
     let mut third = Recorder::new(&root, "c", 1);
     one.append(&root, 0, &[BEGIN_NS + 50]);
-    one.say(&root, BEGIN_NS + 60);
-    other.say(&root, BEGIN_NS + 60);
-    simulation.look(&root, BEGIN_NS + 60, false);
+    one.publish(&root, BEGIN_NS + 60);
+    other.publish(&root, BEGIN_NS + 60);
+    simulation.step(&root, BEGIN_NS + 60, false);
     assert_eq!(simulation.events, 3);
     third.append(&root, 0, &[BEGIN_NS + 45]);
-    simulation.look(&root, BEGIN_NS + 70, false);
+    simulation.step(&root, BEGIN_NS + 70, false);
     assert_eq!(simulation.events, 3);
     // A complete one does not hold up the others.
     fs::write(root.join("c/trackway/complete"), "").expect("a file");
-    simulation.look(&root, BEGIN_NS + 80, false);
+    simulation.step(&root, BEGIN_NS + 80, false);
     assert_eq!(simulation.text(), whole(&root)[0]);
 }
 
@@ -604,11 +604,11 @@ fn flushes(seed: u64) {
     let mut random = Random::new(seed);
     let root = TemporaryFolder::new();
     // When the events of each stream are; how many of them are in its file.
-    let mut times: Vec<Vec<u64>> = vec![Vec::new(); random.below(4) as usize + 1];
+    let mut times: Vec<Vec<u64>> = vec![Vec::new(); random.next_below(4) as usize + 1];
     for stream in &mut times {
         let mut time = BEGIN_NS;
-        stream.resize_with(random.below(200) as usize, || {
-            time += random.below(12) * 1_000_000;
+        stream.resize_with(random.next_below(200) as usize, || {
+            time += random.next_below(12) * 1_000_000;
             time
         });
     }
@@ -616,28 +616,31 @@ fn flushes(seed: u64) {
     let mut recorder = Recorder::new(&root, "a", times.len());
     let mut simulation = Simulation::default();
     recorder.begin(&root, &mut simulation, BEGIN_NS);
-    let mut said = BEGIN_NS - 1;
+    let mut published = BEGIN_NS - 1;
     for now in (1..60).map(|flush| BEGIN_NS + flush * FLUSH_NS) {
-        let mut look = |random: &mut Random, said: u64| {
+        let mut look = |random: &mut Random, published: u64| {
             if random.once_in(3) {
-                simulation.look(&root, now, false);
-                let due = times.iter().flatten().filter(|&&time| time <= said).count() as u64;
-                assert_eq!(simulation.events, due, "seed {seed}, as all is written up to {said}");
+                simulation.step(&root, now, false);
+                let due = times.iter().flatten().filter(|&&time| time <= published).count() as u64;
+                assert_eq!(
+                    simulation.events, due,
+                    "seed {seed}, as all is written up to {published}"
+                );
             }
         };
         for (stream, written) in written.iter_mut().enumerate() {
             let times = &times[stream];
-            let end = times.partition_point(|&time| time <= now) + random.below(3) as usize;
+            let end = times.partition_point(|&time| time <= now) + random.next_below(3) as usize;
             let end = end.clamp(*written, times.len());
             recorder.append(&root, stream, &times[*written..end]);
             *written = end;
-            look(&mut random, said);
+            look(&mut random, published);
         }
-        said = now;
-        recorder.say(&root, said);
-        look(&mut random, said);
+        published = now;
+        recorder.publish(&root, published);
+        look(&mut random, published);
     }
-    simulation.look(&root, BEGIN_NS + 60 * FLUSH_NS, true);
+    simulation.step(&root, BEGIN_NS + 60 * FLUSH_NS, true);
     assert_eq!(simulation.text(), whole(&root)[0], "seed {seed}");
 }
 
@@ -699,15 +702,15 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Looks when all that is written is so long ago that it is shown.
-    fn look(&mut self, ended: bool) {
+    /// Reads at a time when all that is written is old enough to be shown.
+    fn step(&mut self, ended: bool) {
         let now = Self::time(self.packets) + LAG_NS.cast_unsigned();
-        self.simulation.look(self.root, now, false);
-        self.simulation.look(self.root, now + LAG_NS.cast_unsigned(), ended);
+        self.simulation.step(self.root, now, false);
+        self.simulation.step(self.root, now + LAG_NS.cast_unsigned(), ended);
     }
 
-    fn said(&self) -> String {
-        String::from_utf8_lossy(&self.simulation.said).into_owned()
+    fn reported(&self) -> String {
+        String::from_utf8_lossy(&self.simulation.reported).into_owned()
     }
 }
 
@@ -719,19 +722,19 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
     let mut ring = Ring::new(&root);
     for _ in 0..20 {
         ring.write(1);
-        ring.look(false);
+        ring.step(false);
     }
-    assert_eq!((ring.simulation.events, ring.said().as_str()), (20, ""));
+    assert_eq!((ring.simulation.events, ring.reported().as_str()), (20, ""));
     // Of packets 20 to 30, the files of 28 and 29, and of 30, are left.
     ring.write(11);
-    ring.look(false);
+    ring.step(false);
     assert_eq!(ring.simulation.events, 23);
-    let said = ring.said();
-    assert!(said.lines().count() == 1 && said.contains("8 packets"), "{said}");
-    ring.simulation.said.clear();
+    let published = ring.reported();
+    assert!(published.lines().count() == 1 && published.contains("8 packets"), "{published}");
+    ring.simulation.reported.clear();
     for _ in 0..5 {
         ring.write(1);
-        ring.look(false);
+        ring.step(false);
     }
     for file in [16, 17] {
         fs::remove_file(root.join(format!("stream.{file}"))).expect("a file");
@@ -740,8 +743,8 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
     let (begin, end) = (Ring::time(ring.packets), Ring::time(ring.packets + 1));
     fs::write(root.join("stream.0"), numbered_packet(0, (begin, end))).expect("a file");
     ring.packets += 1;
-    ring.look(true);
-    assert_eq!((ring.simulation.events, ring.said().as_str()), (29, ""));
+    ring.step(true);
+    assert_eq!((ring.simulation.events, ring.reported().as_str()), (29, ""));
 }
 
 /// A packet of events at these times.
@@ -770,7 +773,7 @@ fn time_that_goes_backward_is_reported_once_however_a_stream_grows() {
         write_piece(&folder, "s", packet, at);
         at += packet.len() as u64;
         let until = now + 3 * second;
-        simulation.look_until(&folder, &mut now, until);
+        simulation.step_until(&folder, &mut now, until);
         reports.push(simulation.messages());
     }
     let bit = 8 * (packets[0].len() as u64 - 34);
@@ -792,5 +795,5 @@ fn time_that_goes_backward_is_reported_once_however_a_stream_grows() {
     // As of a trace that does not grow.
     let [whole_text, whole_messages] = whole(&folder);
     assert_eq!((text, report + "\n"), (whole_text, whole_messages));
-    assert!(simulation.told.damage());
+    assert!(simulation.diagnostics.damage());
 }

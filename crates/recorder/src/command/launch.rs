@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_linker_script_is_never_preloaded() {
-        let root = trackway_testkit::TemporaryFolder::below(&std::env::temp_dir());
+        let root = trackway_testkit::TemporaryFolder::new_in(&std::env::temp_dir());
         let (bin, lib) = (root.path().join("bin"), root.path().join("lib"));
         for folder in [&bin, &lib] {
             std::fs::create_dir(folder).unwrap();

@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn of_a_large_program_little_is_read() {
         const LARGE_BYTES: u64 = FILE_BYTES_MAX - 1;
-        let folder = trackway_testkit::TemporaryFolder::below(&std::env::temp_dir());
+        let folder = trackway_testkit::TemporaryFolder::new_in(&std::env::temp_dir());
         let large = folder.path().join("large");
         fs::copy(std::env::current_exe().unwrap(), &large).unwrap();
         let own = read(&large).unwrap();

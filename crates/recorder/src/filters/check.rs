@@ -4,7 +4,7 @@
 //! events are known, and it fits none of them. A filter that names no events, in a channel of all
 //! events, is refused only if the program's own events are known, or a misspelling is likely.
 
-use trackway_filter::checked::{CheckedObject, Lack};
+use trackway_filter::checked::{CheckedObject, MissingField};
 use trackway_filter::compile::{check_for, compile_for_any};
 use trackway_filter::error::{Error, Subject, Topic};
 use trackway_filter::layout::Layout;
@@ -166,15 +166,18 @@ fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, Reco
 }
 
 /// Returns the part of a filter in C that all of these events lack.
-fn unmet_by_all(object: &FilterObject, layouts: &[Layout]) -> Result<Option<Lack>, RecordError> {
+fn unmet_by_all(
+    object: &FilterObject,
+    layouts: &[Layout],
+) -> Result<Option<MissingField>, RecordError> {
     let checked = CheckedObject::new(&object.bytes);
     let checked = checked.map_err(|why| RecordError::Filter(format!("{}: {why}", object.file)))?;
     Ok(checked.check_for(layouts).err())
 }
 
 /// Returns the error for a filter in C that does not fit, as lines of text.
-fn lacking(object: &FilterObject, lack: Lack, names_events: bool) -> String {
-    let (file, Lack { message, hint, .. }) = (&object.file, lack);
+fn lacking(object: &FilterObject, lack: MissingField, names_events: bool) -> String {
+    let (file, MissingField { message, hint, .. }) = (&object.file, lack);
     let hint = match names_events {
         true => hint,
         false => "if it is about events that come later, name them: PATTERN: FILE".into(),

@@ -378,7 +378,7 @@ mod tests {
 
     impl TestChannel {
         fn new() -> Self {
-            let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+            let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
             let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
             let slot = Slot::take(&handle).expect("a slot");
             Self { _folder: folder, handle, slot, filters: Filters::default() }

@@ -17,7 +17,7 @@ use trackway_ring::claim::Claim;
 use trackway_schema::EventDescription;
 use trackway_session::{FilterSpec, Use};
 use trackway_sys::clock::monotonic_ns;
-use trackway_window::{AllocateError, Owner, ProcessSlot, SessionLayout, Way, Window};
+use trackway_window::{AllocateError, Owner, ProcessSlot, SessionLayout, Window, WriterPath};
 
 use crate::error::RecordError;
 use crate::filters::publish::Filters;
@@ -173,7 +173,7 @@ impl Channel {
             .into_iter()
             .map(|(region, cpu, way)| {
                 let mut work = RegionDrain::new(region, Arc::clone(&names), cpu, way, overwrite);
-                if way == Way::Sequence {
+                if way == WriterPath::Sequence {
                     let buffer = layout.lockless(window, cpu);
                     work.lockless = buffer.map(|buffer| Lockless::new(buffer, *window));
                 }
@@ -242,7 +242,7 @@ impl Channel {
         let spare = &online[..online.len().min(initial.spare_cpus as usize)];
         let has_memory = |work: &RegionDrain| match initial.spare_cpus {
             0 => online.contains(&work.cpu),
-            _ => work.way != Way::Sequence && spare.contains(&work.cpu),
+            _ => work.way != WriterPath::Sequence && spare.contains(&work.cpu),
         };
         let mut used = Vec::new();
         for (number, work) in self.regions.iter().enumerate() {
@@ -264,8 +264,8 @@ impl Channel {
                     _ if let Some(lockless) = &self.regions[number].lockless => {
                         (lockless.places(), lockless.places())
                     }
-                    Way::Sequence => (2, initial.subs),
-                    Way::Claim(_) => (1, initial.claim_subs),
+                    WriterPath::Sequence => (2, initial.subs),
+                    WriterPath::Claim(_) => (1, initial.claim_subs),
                 };
                 let least = least.min(wanted);
                 let backed = self.back(handle, number, if least_only { least } else { wanted });
@@ -515,7 +515,7 @@ impl Channel {
     /// previous check. Returns true if others are held that may write into the channel's memory.
     pub(crate) fn free_claims_of_the_dead(&mut self, window: &Window) -> bool {
         let mut held = false;
-        for work in self.regions.iter_mut().filter(|work| work.way != Way::Sequence) {
+        for work in self.regions.iter_mut().filter(|work| work.way != WriterPath::Sequence) {
             let region = work.region.0;
             // ORDERING: SeqCst: after the generation was raised, this load finds a claim, or its
             // taker finds the new generation (Dekker).

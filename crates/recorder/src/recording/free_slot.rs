@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn own_recordings_are_given_up_before_parts_of_sessions_over_several_users() {
-        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
         for number in 0..SESSIONS_MAX {
             leave(&folder, number as u8 + 1, &format!("trace-{number}"), number != 2);
         }

@@ -22,7 +22,7 @@ use trackway_abi::region::SUB_HEADER_BYTES;
 use trackway_ring::Region;
 use trackway_ring::claim::Copy;
 use trackway_sys::clock::monotonic_ns;
-use trackway_window::{MappedMemory, Way};
+use trackway_window::{MappedMemory, WriterPath};
 
 use crate::recording::channel::Channel;
 use crate::recording::region::RegionDrain;
@@ -127,7 +127,7 @@ impl Channel {
         for Lowered { number, kept, .. } in &found {
             let work = &self.regions[*number];
             work.region.0.lower_limit(work.backing.limit_of(*kept));
-            if work.way == Way::Sequence {
+            if work.way == WriterPath::Sequence {
                 visited.push(work.cpu);
             }
         }
@@ -221,7 +221,8 @@ fn release(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
     let region = work.region.0;
     // ORDERING: SeqCst: after the generation was raised, this load finds a claim, or its taker
     // finds the new generation (Dekker).
-    let is_claimed = work.way != Way::Sequence && region.control.owner.load(Ordering::SeqCst) != 0;
+    let is_claimed =
+        work.way != WriterPath::Sequence && region.control.owner.load(Ordering::SeqCst) != 0;
     work.poll();
     let is_within = |head: u64| match kept {
         0 => head == work.drained.position,

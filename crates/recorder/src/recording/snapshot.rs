@@ -27,7 +27,7 @@ const REASON: &str = "reason";
 /// Returns its line: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
 fn line_of(reason: &Reason) -> String {
     match reason {
-        Reason::Asked => "by=user\n".into(),
+        Reason::Requested => "by=user\n".into(),
         Reason::Program => "by=program\n".into(),
         Reason::Crash { pid, signal } => format!("by=crash pid={pid} signal={signal}\n"),
     }

@@ -3,7 +3,7 @@
 use trackway_ring::Drained;
 use trackway_session::{BufferOptions, Tracefiles};
 use trackway_testkit::TemporaryFolder;
-use trackway_window::{ProcessSlot, Way};
+use trackway_window::{ProcessSlot, WriterPath};
 
 use super::*;
 use crate::trace::layout::{CALIBRATIONS, channel_of};
@@ -48,7 +48,7 @@ fn mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
 }
 
 fn shared() -> TemporaryFolder {
-    TemporaryFolder::below(Path::new("/dev/shm"))
+    TemporaryFolder::new_in(Path::new("/dev/shm"))
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     let recording = record(&folder, 10);
     abandon(&recording);
     let regions = &recording.channels[0].regions;
-    let held = regions.iter().find(|work| work.way != Way::Sequence).expect("one");
+    let held = regions.iter().find(|work| work.way != WriterPath::Sequence).expect("one");
     let control = held.region.0.control;
     control.owner.store(ProcessSlot::NONE.owner_word(1), Ordering::Relaxed);
     drop(recording);
@@ -296,7 +296,8 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
             true => channel.path().join(FACTS).join("complete"),
             false => {
                 let regions = &recording.channels[0].regions;
-                let work = regions.iter().find(|work| work.way == Way::Sequence).expect("one");
+                let work =
+                    regions.iter().find(|work| work.way == WriterPath::Sequence).expect("one");
                 let drained = Drained { file_bytes: 4096, packets: 1, ..Drained::default() };
                 work.region.0.control.set_drained(drained);
                 channel.path().join(work.name())

@@ -136,7 +136,7 @@ impl SessionController {
     pub(crate) fn take_requests(&mut self) -> bool {
         let requests = self.server.as_mut().map(Server::turn).unwrap_or_default();
         let is_asked = !requests.is_empty();
-        requests.into_iter().for_each(|(client, request)| self.machine.ask(client, request));
+        requests.into_iter().for_each(|(client, request)| self.machine.submit(client, request));
         is_asked
     }
 
@@ -180,7 +180,7 @@ impl SessionController {
                     let outcome = self.attempt(effect, windows.as_mut(), notices);
                     match outcome {
                         Err(error) if is_change => {
-                            self.machine.done(Outcome::Failed(Refusal::from(&error)));
+                            self.machine.complete(Outcome::Failed(Refusal::from(&error)));
                         }
                         outcome => self.complete(outcome, notices),
                     }
@@ -192,7 +192,7 @@ impl SessionController {
 
     /// Passes the outcome of an effect to the machine; reports a failure.
     pub(crate) fn complete(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
-        self.machine.done(outcome.unwrap_or_else(|error| {
+        self.machine.complete(outcome.unwrap_or_else(|error| {
             let refusal = Refusal::from(&error);
             notices.report(format_args!("{}", refusal.why));
             Outcome::Failed(refusal)

@@ -132,14 +132,14 @@ impl Driver {
 
     /// Requests the end of the session.
     pub(crate) fn end(&mut self) {
-        self.controller.machine.ask(SIGNALLED, Request::Destroy);
+        self.controller.machine.submit(SIGNALLED, Request::Destroy);
     }
 
     /// Takes note that the session cannot go on.
     pub(crate) fn fail(&mut self, error: RecordError) {
         let refusal = Refusal::from(&error);
         self.notices.report(format_args!("{}", refusal.why));
-        self.controller.machine.lose(&refusal);
+        self.controller.machine.abort(&refusal);
         self.failure = Some(error);
     }
 
@@ -200,11 +200,11 @@ impl Driver {
                     },
                     |()| Outcome::Done,
                 );
-                self.controller.machine.done(outcome);
+                self.controller.machine.complete(outcome);
             }
             Effect::Finish => {
                 let outcome = self.finish(host);
-                self.controller.machine.done(outcome);
+                self.controller.machine.complete(outcome);
             }
             Effect::Answer(_, Answer::Refused(refusal)) => host.report_begin(self, Err(&refusal)),
             _ => host.report_begin(self, Ok(())),

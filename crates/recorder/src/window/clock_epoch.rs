@@ -6,7 +6,7 @@ use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Plan, Region};
 use trackway_sys::clock::monotonic_ns;
 use trackway_sys::thread::{rseq_area, tid};
-use trackway_window::{MappedMemory, SessionLayout, Way};
+use trackway_window::{MappedMemory, SessionLayout, WriterPath};
 
 use crate::window::cpus;
 use crate::window::handle::WindowHandle;
@@ -24,10 +24,10 @@ pub(crate) fn switch_all(handle: &WindowHandle, slot: &Slot, layout: &SessionLay
     // A recorder killed in here must be proved dead like any claimer.
     let me = window.enter_process(&trackway_sys::process::identity());
     cpus::visit(|cpu| {
-        if let Some(region) = layout.region(&window, cpu, Way::Sequence) {
+        if let Some(region) = layout.region(&window, cpu, WriterPath::Sequence) {
             switch_sequence(handle, slot, region, cpu, epoch);
         }
-        for which in [Way::Claim(0), Way::Claim(1)] {
+        for which in [WriterPath::Claim(0), WriterPath::Claim(1)] {
             let Some(region) = layout.region(&window, cpu, which) else { continue };
             let owner = me.owner_word(tid());
             let Some(claim) = Claim::take(region, owner) else { continue };

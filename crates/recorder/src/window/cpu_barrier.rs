@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_before_a_visit_is_done_after_it_and_not_too_often() {
-        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let header = handle.window().header();
         let done = || header.visits_done.load(Ordering::Relaxed);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_visit_that_did_not_come_everywhere_is_none() {
-        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let header = handle.window().header();
         for is_whole in [false, true] {

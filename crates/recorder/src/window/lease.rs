@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_recorder_in_other_namespaces_is_known_by_its_lease_and_the_counter() {
-        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(std::path::Path::new("/dev/shm"));
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let session = handle.window().session(3);
         session.recorder_pid.store(std::process::id(), Ordering::Relaxed);

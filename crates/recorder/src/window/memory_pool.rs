@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn granules_that_are_free_go_back_and_others_stay() {
-        let folder = TemporaryFolder::below(Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let allocator = &handle.allocator;
         let mut pool = Pool::new(3, false);

@@ -14,7 +14,7 @@ use trackway_ring::claim::Claim;
 use trackway_ring::lockless::Buffer;
 use trackway_schema::EventDescription;
 use trackway_session::{BufferPlan, Reserve};
-use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Way, Window};
+use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Window, WriterPath};
 
 use crate::error::RecordError;
 use crate::window::handle::WindowHandle;
@@ -483,9 +483,9 @@ pub(crate) fn is_control_area(handle: &WindowHandle, slot: usize, area: &Range<u
 pub(crate) fn regions(
     window: &Window,
     layout: &SessionLayout,
-) -> Vec<(trackway_ring::Region<'static>, u32, Way)> {
+) -> Vec<(trackway_ring::Region<'static>, u32, WriterPath)> {
     (0..layout.cpus)
-        .flat_map(|cpu| Way::ALL.map(|way| (layout.region(window, cpu, way), cpu, way)))
+        .flat_map(|cpu| WriterPath::ALL.map(|way| (layout.region(window, cpu, way), cpu, way)))
         .filter_map(|(region, cpu, way)| region.map(|region| (region, cpu, way)))
         .collect()
 }
@@ -498,7 +498,7 @@ mod tests {
 
     #[test]
     fn the_slot_that_has_been_free_longest_is_taken_and_others_rest() {
-        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(std::path::Path::new("/dev/shm"));
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let window = handle.window();
         let session = |index: usize| window.session(index);
@@ -535,7 +535,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_was_freed_rests_from_then_on() {
-        let folder = TemporaryFolder::below(std::path::Path::new("/dev/shm"));
+        let folder = TemporaryFolder::new_in(std::path::Path::new("/dev/shm"));
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let first = Slot::take(&handle).expect("a slot");
         let session = first.session();

@@ -7,7 +7,7 @@ use trackway_recorder::{
     BufferOptions, ChannelSettings, Notices, Recording, parse_contexts, recover_in,
 };
 use trackway_session::machine::Reason;
-use trackway_window::Way;
+use trackway_window::WriterPath;
 
 use crate::test_window::{TestWindow, Writer, channel};
 
@@ -17,7 +17,7 @@ const FLIGHT: BufferOptions = BufferOptions { overwrite: true, ..SMALL };
 
 fn emit(writer: &mut Writer, count: usize) {
     for _ in 0..count {
-        assert!(writer.emit(Way::Sequence));
+        assert!(writer.emit(WriterPath::Sequence));
     }
 }
 
@@ -144,7 +144,7 @@ fn losses_of_before_are_forgotten_when_it_is_cleared() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.handle());
-    while writer.emit(Way::Sequence) {}
+    while writer.emit(WriterPath::Sequence) {}
     recording.tick(&world.notices).expect("a look");
     assert_eq!(recording.totals().lost, 1);
     recording.clear(true).expect("cleared");
@@ -161,12 +161,12 @@ fn losses_of_each_event_and_what_was_cut_are_forgotten_when_it_is_cleared() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.handle());
-    while writer.emit(Way::Sequence) {}
-    assert!(!writer.emit(Way::Sequence));
+    while writer.emit(WriterPath::Sequence) {}
+    assert!(!writer.emit(WriterPath::Sequence));
     writer.count_cut();
     recording.clear(true).expect("cleared");
     recording.tick(&world.notices).expect("a look");
-    while writer.emit(Way::Sequence) {}
+    while writer.emit(WriterPath::Sequence) {}
     writer.count_cut();
     let summary = recording.finish(&|| false).expect("a trace");
     assert_eq!((summary.lost, summary.cut), (1, 1));
@@ -178,7 +178,7 @@ fn losses_of_before_a_clear_are_in_no_trace_that_is_recovered() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.handle());
-    while writer.emit(Way::Sequence) {}
+    while writer.emit(WriterPath::Sequence) {}
     writer.count_cut();
     recording.clear(true).expect("cleared");
     recording.tick(&world.notices).expect("a look");
@@ -197,17 +197,17 @@ fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
     let claimer = Writer::new(&world.handle());
     first.finish(&|| false).expect("a trace");
     // It had searched for space before, and will find that the session is over.
-    let claim = claimer.hold(Way::Claim(0));
+    let claim = claimer.hold(WriterPath::Claim(0));
     world.let_slots_rest();
     std::fs::rename(world.trace(), world.folder.join("first")).expect("another place");
     let mut recording = world.record(SMALL);
     let writer = Writer::new(&world.handle());
     assert_eq!(claimer.index(), writer.index(), "the same slot");
-    writer.count_lost(Way::Claim(0));
+    writer.count_lost(WriterPath::Claim(0));
     assert_eq!(recording.totals().lost, 1);
     recording.clear(true).expect("cleared");
     assert_eq!(recording.totals().lost, 0);
-    writer.count_lost(Way::Claim(0));
+    writer.count_lost(WriterPath::Claim(0));
     assert_eq!(recording.totals().lost, 1);
     drop(claim);
     recording.finish(&|| false).expect("a trace");
@@ -220,12 +220,12 @@ fn a_snapshot_has_the_newest_and_changes_nothing() {
     let mut writer = Writer::new(&world.handle());
     let (one, two) = (world.folder.join("one"), world.folder.join("two"));
     emit(&mut writer, 10_000);
-    let facts = recording.snapshot(&one, None, &Reason::Asked).expect("a snapshot");
+    let facts = recording.snapshot(&one, None, &Reason::Requested).expect("a snapshot");
     let first = world.read_snapshot(&one, "channel0_0").values;
     assert_eq!((facts.events, &facts.folder), (first.len() as u64, &one));
     assert!(first.iter().copied().eq(10_000 - facts.events..10_000), "the newest, in order");
     emit(&mut writer, 10);
-    recording.snapshot(&two, None, &Reason::Asked).expect("another");
+    recording.snapshot(&two, None, &Reason::Requested).expect("another");
     let second = world.read_snapshot(&two, "channel0_0").values;
     assert_eq!(second.last(), Some(&10_009));
     // The final numbers are those without the changes.
@@ -242,7 +242,7 @@ fn the_same_sub_buffer_has_the_same_number_in_all_snapshots() {
     let mut numbers = |writer: &mut Writer, name: &str| {
         emit(writer, 2500);
         let folder = world.folder.join(name);
-        recording.snapshot(&folder, None, &Reason::Asked).expect("a snapshot");
+        recording.snapshot(&folder, None, &Reason::Requested).expect("a snapshot");
         let contents = world.read_snapshot(&folder, "channel0_0");
         (contents.sequences, contents.values)
     };
@@ -267,10 +267,10 @@ fn the_last_seconds_are_what_is_newer() {
     emit(&mut writer, 1500);
     let folder = world.folder.join("last");
     // The sub-buffer that was open in the pause has some earlier records.
-    recording.snapshot(&folder, Some(250_000_000), &Reason::Asked).expect("a snapshot");
+    recording.snapshot(&folder, Some(250_000_000), &Reason::Requested).expect("a snapshot");
     let values = world.read_snapshot(&folder, "channel0_0").values;
     let all = world.folder.join("all");
-    recording.snapshot(&all, None, &Reason::Asked).expect("a snapshot");
+    recording.snapshot(&all, None, &Reason::Requested).expect("a snapshot");
     let whole = world.read_snapshot(&all, "channel0_0").values;
     assert!(values.len() < whole.len(), "{} of {}", values.len(), whole.len());
     assert!(values[0] <= 1500 && values.last() == Some(&2999));
@@ -286,7 +286,7 @@ fn a_cleared_flight_recorder_has_nothing_of_before_in_its_snapshots() {
     recording.clear(true).expect("cleared");
     emit(&mut writer, 30);
     let folder = world.folder.join("one");
-    let facts = recording.snapshot(&folder, None, &Reason::Asked).expect("a snapshot");
+    let facts = recording.snapshot(&folder, None, &Reason::Requested).expect("a snapshot");
     assert_eq!(facts.events, 30);
     let values = world.read_snapshot(&folder, "channel0_0").values;
     assert_eq!(values, (3000..3030).collect::<Vec<_>>());

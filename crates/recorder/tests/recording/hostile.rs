@@ -17,7 +17,7 @@ use trackway_recorder::{
 use trackway_schema::Encoder;
 use trackway_session::machine::Reason;
 use trackway_testkit::Random;
-use trackway_window::{SessionLayout, Way};
+use trackway_window::{SessionLayout, WriterPath};
 
 use crate::test_window::{TestWindow, Writer, channel};
 
@@ -95,7 +95,7 @@ impl Scribbler {
     fn scribble(&mut self, from: u64, to: u64) {
         let length = self.file.metadata().expect("a file").len();
         for _ in 0..64 {
-            let at = from + self.random.below(to.min(length) - from);
+            let at = from + self.random.next_below(to.min(length) - from);
             self.file.write_all_at(&[self.random.next() as u8], at).expect("written");
         }
     }
@@ -159,12 +159,12 @@ impl Scribbler {
             &session.trace_uuid[0],
             &session.blocking_ns,
         ];
-        let value = match self.random.below(4) {
+        let value = match self.random.next_below(4) {
             0 => self.other_controls,
             1 => self.random.next(),
             _ => *self.random.pick(&EDGES),
         };
-        match self.random.below(2) {
+        match self.random.next_below(2) {
             0 => self.random.pick(&words).store(value as u32, Ordering::Relaxed),
             _ => self.random.pick(&longs).store(value, Ordering::Relaxed),
         }
@@ -173,7 +173,7 @@ impl Scribbler {
     /// Damages a text of a slot.
     fn text(&mut self, session: &Session) {
         let name = *self.random.pick(&NAMES);
-        match self.random.below(5) {
+        match self.random.next_below(5) {
             0 => put(&session.channel, &session.channel_bytes, name),
             1 => put(&session.name, &session.name_bytes, name),
             2 => put(&session.path, &session.path_bytes, &self.elsewhere),
@@ -203,7 +203,7 @@ impl Changed<'_> {
         let settings = ChannelSettings { paused: random.once_in(4), ..channel(name, buffers) };
         let class = *random.pick(&self.classes);
         let recording = &mut self.recording;
-        match random.below(13) {
+        match random.next_below(13) {
             0 => {
                 self.classes.push(self.next_class);
                 self.next_class += 1;
@@ -225,9 +225,9 @@ impl Changed<'_> {
             }
             8 => recording.clear(!random.once_in(3)),
             9 => {
-                let folder = self.world.folder.join(format!("snapshot-{}", random.below(3)));
+                let folder = self.world.folder.join(format!("snapshot-{}", random.next_below(3)));
                 let last_ns = random.once_in(2).then_some(1_000_000_000);
-                recording.snapshot(&folder, last_ns, &Reason::Asked).map(|_| ())
+                recording.snapshot(&folder, last_ns, &Reason::Requested).map(|_| ())
             }
             10 => {
                 recording.set_followed(random.once_in(2));
@@ -271,7 +271,7 @@ impl Other {
 
     fn go_on(&mut self, world: &TestWindow) {
         for _ in 0..50 {
-            assert!(self.writer.emit(Way::Sequence));
+            assert!(self.writer.emit(WriterPath::Sequence));
         }
         self.emitted += 50;
         self.recording.tick(&world.notices).expect("a look");
@@ -322,7 +322,9 @@ fn torment(seed: u64, place: Where) {
     let mut recording = built.expect("a recording");
     recording.activate();
     let mut writers = [1, 2].map(|place| Writer::in_channel(&world.handle(), place));
-    writers.iter_mut().for_each(|writer| (0..500).for_each(|_| _ = writer.emit(Way::Sequence)));
+    writers
+        .iter_mut()
+        .for_each(|writer| (0..500).for_each(|_| _ = writer.emit(WriterPath::Sequence)));
     let mut changed = Changed { world: &world, recording, classes: vec![0, 1], next_class: 2 };
     let handle = world.handle();
     let file = File::options().read(true).write(true).open(&handle.path).expect("the window");
@@ -479,7 +481,7 @@ fn channels_whose_names_end_like_classes_have_files_of_their_own() {
     recording.activate();
     let mut writers = [0, 1].map(|place| Writer::in_channel(&world.handle(), place));
     for (count, writer) in [(5, 0), (7, 1)] {
-        (0..count).for_each(|_| assert!(writers[writer].emit(Way::Sequence)));
+        (0..count).for_each(|_| assert!(writers[writer].emit(WriterPath::Sequence)));
     }
     recording.finish(&|| false).expect("a trace");
     assert_eq!(world.read("a-1-0_0").values.len(), 5);

@@ -17,7 +17,7 @@ use trackway_recorder::{
     BufferOptions, Line, RecordError, Recording, Stranded, WindowHandle, recover_in, recover_in_as,
 };
 use trackway_testkit::{Random, TemporaryFolder, skipped};
-use trackway_window::Way;
+use trackway_window::WriterPath;
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -31,7 +31,7 @@ fn what_is_committed_is_drained_once_and_in_order() {
     let mut writer = Writer::new(&world.handle());
     for round in 0..100 {
         for _ in 0..round * 7 {
-            assert!(writer.emit(Way::Sequence));
+            assert!(writer.emit(WriterPath::Sequence));
         }
         recording.tick(&world.notices).unwrap();
     }
@@ -51,7 +51,7 @@ fn what_finds_no_room_is_counted_also_at_the_very_start() {
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.handle());
     let emitted = 20_000;
-    let accepted = (0..emitted).filter(|_| writer.emit(Way::Sequence)).count();
+    let accepted = (0..emitted).filter(|_| writer.emit(WriterPath::Sequence)).count();
     recording.tick(&world.notices).unwrap();
     let summary = recording.finish(&|| false).unwrap();
     let contents = world.read("channel0_0");
@@ -66,7 +66,7 @@ fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
     let world = TestWindow::new();
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.handle());
-    let ways = [Way::Sequence, Way::Claim(0)];
+    let ways = [WriterPath::Sequence, WriterPath::Claim(0)];
     for way in ways {
         assert!(writer.emit(way));
         assert_eq!(writer.open_sub_buffer(way), (0, 0));
@@ -98,7 +98,7 @@ fn losses_without_any_record_have_a_stream() {
         let index = window.active_sessions().next().unwrap();
         trackway_window::SessionLayout::read(&window, index).unwrap()
     };
-    let region = layout_of(&handle).region(handle.window(), 0, Way::Sequence).unwrap();
+    let region = layout_of(&handle).region(handle.window(), 0, WriterPath::Sequence).unwrap();
     region.control.count_discarded(trackway_ring::Discard::Full);
     recording.finish(&|| false).unwrap();
     let contents = world.read("channel0_0");
@@ -115,7 +115,7 @@ fn buffers_grow_while_writers_need_it() {
     let mut lost = 0;
     for _ in 0..40 {
         // A mebibyte is about 80,000 of these; claim regions begin with a sub-buffer.
-        lost += (0..60_000).filter(|_| !writer.emit(Way::Sequence)).count();
+        lost += (0..60_000).filter(|_| !writer.emit(WriterPath::Sequence)).count();
         recording.tick(&world.notices).unwrap();
     }
     assert_eq!(lost, 0);
@@ -123,7 +123,7 @@ fn buffers_grow_while_writers_need_it() {
     let before = used();
     let mut claimed = 0_u64;
     for _ in 0..100 {
-        claimed += (0..10_000).filter(|_| writer.emit(Way::Claim(0))).count() as u64;
+        claimed += (0..10_000).filter(|_| writer.emit(WriterPath::Claim(0))).count() as u64;
         recording.tick(&world.notices).unwrap();
     }
     assert!(claimed > 50_000, "{claimed}");
@@ -140,7 +140,7 @@ fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
     let mut writer = Writer::new(&world.handle());
     let emitted = 50_000_u64;
     for number in 0..emitted {
-        assert!(writer.emit(Way::Sequence));
+        assert!(writer.emit(WriterPath::Sequence));
         if number % 1000 == 0 {
             recording.tick(&world.notices).unwrap();
         }
@@ -165,10 +165,10 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
         let mut writer = Writer::new(&world.handle());
         let mut emitted = 0;
         for _ in 0..10 {
-            emitted += (0..1500).filter(|_| writer.emit(Way::Sequence)).count() as u64;
+            emitted += (0..1500).filter(|_| writer.emit(WriterPath::Sequence)).count() as u64;
             recording.tick(&world.notices).unwrap();
         }
-        emitted += (0..700).filter(|_| writer.emit(Way::Sequence)).count() as u64;
+        emitted += (0..700).filter(|_| writer.emit(WriterPath::Sequence)).count() as u64;
         world.kill(recording);
         // Killed after it wrote a packet (all, or a part) and before it published that.
         let append = |path: &Path, bytes: &[u8]| {
@@ -219,7 +219,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&world.handle());
-    assert!(writer.emit(Way::Sequence) && writer.emit(Way::Sequence));
+    assert!(writer.emit(WriterPath::Sequence) && writer.emit(WriterPath::Sequence));
     recording.tick(&world.notices).unwrap();
     assert_eq!(mark(&world), None, "it is being recorded");
     recording.finish(&|| false).unwrap();
@@ -228,7 +228,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
 
     std::fs::remove_dir_all(world.trace()).unwrap();
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(WriterPath::Sequence));
     recording.finish(&|| true).unwrap();
     assert_eq!(mark(&world), None, "its end was interrupted");
     // By another path, as through a link.
@@ -244,7 +244,7 @@ fn a_named_trace_is_recovered_where_it_is_now() {
     let world = TestWindow::new();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(WriterPath::Sequence));
     world.kill(recording);
     let moved = world.folder.join("moved");
     std::fs::rename(world.trace(), &moved).unwrap();
@@ -290,7 +290,7 @@ fn a_trace_folder_of_another_user_is_not_written_to() {
     }
     let world = TestWindow::new();
     let recording = world.record(SMALL);
-    assert!(Writer::new(&world.handle()).emit(Way::Sequence));
+    assert!(Writer::new(&world.handle()).emit(WriterPath::Sequence));
     world.kill(recording);
     let streams = world.stream("metadata").parent().unwrap().to_owned();
     std::os::unix::fs::chown(&streams, Some(65534), None).unwrap();
@@ -312,7 +312,7 @@ fn a_slot_is_used_again_with_nothing_of_before() {
         let mut recording = world.record(SMALL);
         let mut writer = Writer::new(&world.handle());
         for _ in 0..1000 {
-            assert!(writer.emit(Way::Sequence) && writer.emit(Way::Claim(1)));
+            assert!(writer.emit(WriterPath::Sequence) && writer.emit(WriterPath::Claim(1)));
         }
         recording.tick(&world.notices).unwrap();
         assert_eq!(recording.finish(&|| false).unwrap().recorded, 2000);
@@ -322,7 +322,7 @@ fn a_slot_is_used_again_with_nothing_of_before() {
 }
 
 /// Returns CPU 0's region of the active session.
-fn region_of(handle: &WindowHandle, way: Way) -> trackway_ring::Region<'static> {
+fn region_of(handle: &WindowHandle, way: WriterPath) -> trackway_ring::Region<'static> {
     let window = *handle.window();
     let index = window.active_sessions().next().unwrap();
     let layout = trackway_window::SessionLayout::read(&window, index).unwrap();
@@ -341,9 +341,9 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
     let mut recording = world.record(SMALL);
     let mut writer = Writer::new(&handle);
     for _ in 0..3000 {
-        writer.emit(Way::Claim(0));
+        writer.emit(WriterPath::Claim(0));
     }
-    let control = region_of(&handle, Way::Claim(0)).control;
+    let control = region_of(&handle, WriterPath::Claim(0)).control;
     recording.tick(&world.notices).unwrap();
     assert!(recording.finish(&|| false).unwrap().recorded > 1000);
     // A straggler took it after the session's end, and was stopped before its second check.
@@ -355,7 +355,7 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
         world.let_slots_rest();
         let mut recording = world.record(SMALL);
         let mut writer = Writer::new(&handle);
-        assert!(writer.emit(Way::Claim(1)));
+        assert!(writer.emit(WriterPath::Claim(1)));
         control.count_discarded(trackway_ring::Discard::Full);
         recording.tick(&world.notices).unwrap();
         if free {
@@ -364,7 +364,7 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
                 std::thread::yield_now();
                 recording.tick(&world.notices).unwrap();
             }
-            assert!(writer.emit(Way::Claim(0)));
+            assert!(writer.emit(WriterPath::Claim(0)));
         }
         recording
     };
@@ -388,8 +388,8 @@ fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
     let handle = world.handle();
     let recording = world.record(SMALL);
     let mut writer = Writer::new(&handle);
-    assert!(writer.emit(Way::Claim(0)));
-    let control = region_of(&handle, Way::Claim(0)).control;
+    assert!(writer.emit(WriterPath::Claim(0)));
+    let control = region_of(&handle, WriterPath::Claim(0)).control;
     control.owner.store(other_user(), Ordering::Relaxed);
     world.kill(recording);
     let recover = || recover_in(world.folder.path(), &world.notices, None).unwrap();
@@ -411,13 +411,13 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
         let world = TestWindow::new();
         let mut recording = world.record(SMALL);
         let mut writer = Writer::new(&world.handle());
-        assert!((0..100).all(|_| writer.emit(Way::Sequence)));
+        assert!((0..100).all(|_| writer.emit(WriterPath::Sequence)));
         recording.tick(&world.notices).unwrap();
         while !world.stream("channel0_0").exists() {
-            writer.emit(Way::Sequence);
+            writer.emit(WriterPath::Sequence);
             recording.tick(&world.notices).unwrap();
         }
-        let emitted = (0..100).filter(|_| writer.emit(Way::Sequence)).count();
+        let emitted = (0..100).filter(|_| writer.emit(WriterPath::Sequence)).count();
         assert_eq!(emitted, 100);
         world.kill(recording);
         let file = world.stream(if of_metadata { "metadata" } else { "channel0_0" });
@@ -464,7 +464,7 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
     let mut emitted = 0;
     for _ in 0..100 {
-        emitted += (0..10_000).filter(|_| writer.emit(Way::Claim(0))).count() as u64;
+        emitted += (0..10_000).filter(|_| writer.emit(WriterPath::Claim(0))).count() as u64;
         recording.tick(&world.notices).unwrap();
     }
     assert_eq!(world.notices.lines(), [""; 0], "buffers may still grow later");
@@ -480,7 +480,7 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
 /// Writes random bytes over the window, as a faulty process would.
 fn scribble(handle: &WindowHandle, random: &mut Random, from: usize, to: usize) {
     for _ in 0..64 {
-        let at = from + random.below((to - from) as u64) as usize;
+        let at = from + random.next_below((to - from) as u64) as usize;
         // SAFETY: the range is mapped and backed (the caller's), and bytes are atomics to all.
         let byte = unsafe { &*handle.window().base().add(at).cast::<AtomicU8>() };
         byte.store(random.next() as u8, Ordering::Relaxed);
@@ -505,7 +505,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
             _ => (64, end),
         };
         for _ in 0..200 {
-            writer.emit(Way::Sequence);
+            writer.emit(WriterPath::Sequence);
         }
         for _ in 0..20 {
             scribble(&handle, &mut random, from, to);
@@ -578,7 +578,7 @@ fn a_small_file_system_is_respected() {
     let mut writer = Writer::new(&handle());
     for _ in 0..40 {
         for _ in 0..60_000 {
-            writer.emit(Way::Sequence);
+            writer.emit(WriterPath::Sequence);
         }
         recording.tick(&world.notices).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use trackway_abi::window::GRANULE_BYTES;
 use trackway_recorder::{BufferOptions, ChannelSettings, Recording};
-use trackway_window::Way;
+use trackway_window::WriterPath;
 
 use crate::DEFAULT;
 use crate::test_window::{TestWindow, Writer, channel};
@@ -26,7 +26,7 @@ fn used(world: &TestWindow) -> u64 {
 fn emit(world: &TestWindow, recording: &mut Recording, writer: &mut Writer, count: usize) {
     for burst in 0..count.div_ceil(1000) {
         for _ in 0..(count - burst * 1000).min(1000) {
-            assert!(writer.emit(Way::Sequence), "there is room");
+            assert!(writer.emit(WriterPath::Sequence), "there is room");
         }
         recording.tick(&world.notices).unwrap();
     }
@@ -49,7 +49,7 @@ fn what_a_burst_needed_is_given_back_and_had_again() {
         // More than the region begins with in one go, so that it grows.
         let mut lost = 0;
         for _ in 0..6 {
-            lost += (0..180_000).filter(|_| !writer.emit(Way::Sequence)).count();
+            lost += (0..180_000).filter(|_| !writer.emit(WriterPath::Sequence)).count();
             recording.tick(&world.notices).unwrap();
         }
         emitted += 6 * 180_000 - lost;
@@ -83,7 +83,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
     let mut expected = Vec::new();
     for round in 0..4 {
         let first = writer.request_memory();
-        assert!(!writer.emit(Way::Sequence), "round {round}: there is no memory at all");
+        assert!(!writer.emit(WriterPath::Sequence), "round {round}: there is no memory at all");
         recording.tick(&world.notices).unwrap();
         assert!(used(&world) > begin);
         // The second sub-buffer is open then.
@@ -102,7 +102,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
     }
     // Recovery finds the contents of the sub-buffer when the recorder is killed.
     expected.push(writer.next());
-    assert!(writer.emit(Way::Sequence));
+    assert!(writer.emit(WriterPath::Sequence));
     world.kill(recording);
     let recovered = trackway_recorder::recover_in(world.folder.path(), &world.notices, None);
     assert!(recovered.unwrap()[0].result.is_ok());
@@ -121,7 +121,7 @@ fn a_recorder_killed_after_it_gave_all_back_has_lost_nothing() {
     emit(&world, &mut recording, &mut writer, 10);
     settle(&world, &mut recording);
     (0..2).for_each(|_| recording.trim());
-    assert!(!writer.emit(Way::Sequence));
+    assert!(!writer.emit(WriterPath::Sequence));
     world.kill(recording);
     let recovered = trackway_recorder::recover_in(world.folder.path(), &world.notices, None);
     assert_eq!(recovered.unwrap()[0].result.as_ref().expect("a trace").lost, 1);
@@ -139,21 +139,21 @@ fn a_claim_that_is_held_keeps_its_memory() {
     for _ in 0..100 {
         for _ in 0..10_000 {
             let value = writer.next();
-            claimed.extend(writer.emit(Way::Claim(0)).then_some(value));
+            claimed.extend(writer.emit(WriterPath::Claim(0)).then_some(value));
         }
         recording.tick(&world.notices).unwrap();
     }
     let grown = used(&world);
     assert!(grown > begin, "{grown}");
     settle(&world, &mut recording);
-    let held = writer.hold(Way::Claim(0));
+    let held = writer.hold(WriterPath::Claim(0));
     (0..3).for_each(|_| recording.trim());
     assert_eq!(used(&world), grown, "somebody may write there");
     drop(held);
     (0..2).for_each(|_| recording.trim());
     assert_eq!(used(&world), begin);
     claimed.push(writer.next());
-    assert!(writer.emit(Way::Claim(0)), "what it began with is still there");
+    assert!(writer.emit(WriterPath::Claim(0)), "what it began with is still there");
     recording.finish(&|| false).unwrap();
     assert_eq!(world.read("channel0_0_claim0").values, claimed);
 }

@@ -12,7 +12,7 @@ use trackway_ring::{Memory, Refusal, write_header};
 use trackway_schema::{Encoder, Heading, Scalar, Shape};
 use trackway_sys::clock::monotonic_ns;
 use trackway_testkit::{Records, TemporaryFolder};
-use trackway_window::{MappedMemory, SessionLayout, Way, Window};
+use trackway_window::{MappedMemory, SessionLayout, Window, WriterPath};
 
 /// Size of the fake event's payload.
 const BODY_BYTES: usize = 8;
@@ -25,7 +25,7 @@ pub(crate) struct TestWindow {
 impl TestWindow {
     pub(crate) fn new() -> Self {
         Self {
-            folder: TemporaryFolder::below(std::path::Path::new("/dev/shm")),
+            folder: TemporaryFolder::new_in(std::path::Path::new("/dev/shm")),
             notices: Notices::in_memory(),
         }
     }
@@ -207,7 +207,7 @@ impl Writer {
     }
 
     /// Returns the number and clock epoch of the open sub-buffer of one of CPU 0's regions.
-    pub(crate) fn open_sub_buffer(&self, way: Way) -> (u64, u64) {
+    pub(crate) fn open_sub_buffer(&self, way: WriterPath) -> (u64, u64) {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         let index = region.geometry.index_of(region.expected() >> 1);
         let at = region.sub_buffer_offset(index).expect("it is backed");
@@ -229,20 +229,20 @@ impl Writer {
 
     /// Requests memory, as a writer that finds none does; returns the value that is emitted next.
     pub(crate) fn request_memory(&self) -> u64 {
-        let region = self.layout.region(&self.window, 0, Way::Sequence).expect("CPU 0");
+        let region = self.layout.region(&self.window, 0, WriterPath::Sequence).expect("CPU 0");
         assert!(region.has_no_memory());
         region.control.wants_memory.store(1, Ordering::Relaxed);
         self.next
     }
 
     /// Takes the region's claim until the result is dropped.
-    pub(crate) fn hold(&self, way: Way) -> Claim<'static> {
+    pub(crate) fn hold(&self, way: WriterPath) -> Claim<'static> {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         Claim::take(region, 1).expect("nobody else")
     }
 
     /// Emits the next value; returns true if it found space. Counted if not.
-    pub(crate) fn emit(&mut self, way: Way) -> bool {
+    pub(crate) fn emit(&mut self, way: WriterPath) -> bool {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         let value = self.next;
         self.next += 1;
@@ -277,7 +277,7 @@ impl Writer {
     }
 
     /// Counts a record that found no space.
-    pub(crate) fn count_lost(&self, way: Way) {
+    pub(crate) fn count_lost(&self, way: WriterPath) {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         region.control.count_discarded(trackway_ring::Discard::Full);
         self.layout.discards(&self.window, self.event).fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use trackway_recorder::{
     BufferOptions, ChannelSettings, Notices, Recording, Summary, Tracefiles, recover_in,
 };
 use trackway_testkit::Random;
-use trackway_window::{SessionLayout, Way};
+use trackway_window::{SessionLayout, WriterPath};
 
 use crate::test_window::{Contents, TestWindow, Writer, channel};
 
@@ -90,8 +90,8 @@ fn what_is_on_the_disk_is_bounded_at_any_time() {
         let mut random = Random::new(size + count);
         let mut emitted = 0;
         for _ in 0..60 {
-            for _ in 0..random.below(1500) {
-                assert!(writer.emit(Way::Sequence));
+            for _ in 0..random.next_below(1500) {
+                assert!(writer.emit(WriterPath::Sequence));
                 emitted += 1;
             }
             recording.tick(&world.notices).expect("a look");
@@ -112,7 +112,7 @@ fn files_without_a_number_are_all_kept() {
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, 0)]);
     let mut writer = Writer::new(&world.handle());
     for _ in 0..20 {
-        (0..2000).for_each(|_| assert!(writer.emit(Way::Sequence)));
+        (0..2000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
         recording.tick(&world.notices).expect("a look");
     }
     let summary = recording.finish(&|| false).expect("a trace");
@@ -128,7 +128,7 @@ fn a_slow_stream_is_in_the_order_of_its_packets() {
     let mut writer = Writer::new(&world.handle());
     // Each record is a packet, many of them without a length.
     for _ in 0..300 {
-        assert!(writer.emit(Way::Sequence));
+        assert!(writer.emit(WriterPath::Sequence));
         recording.stop().expect("stopped");
         recording.start();
     }
@@ -146,7 +146,7 @@ fn losses_are_counted_across_files() {
     let mut lost = 0;
     for _ in 0..5 {
         // More than the buffer holds.
-        lost += (0..10_000).filter(|_| !writer.emit(Way::Sequence)).count() as u64;
+        lost += (0..10_000).filter(|_| !writer.emit(WriterPath::Sequence)).count() as u64;
         recording.tick(&world.notices).expect("a look");
     }
     let summary = recording.finish(&|| false).expect("a trace");
@@ -167,7 +167,7 @@ fn channels_are_cut_each_as_it_was_asked_for() {
     let mut writers: Vec<_> = (0..3).map(|place| Writer::in_channel(&handle, place)).collect();
     for _ in 0..10 {
         for writer in &mut writers {
-            (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
+            (0..1000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
         }
         recording.tick(&world.notices).expect("a look");
     }
@@ -186,11 +186,11 @@ fn what_is_cleared_begins_anew() {
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", SUB_BYTES, 3)]);
     let mut writer = Writer::new(&world.handle());
-    (0..3000).for_each(|_| assert!(writer.emit(Way::Sequence)));
+    (0..3000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     recording.tick(&world.notices).expect("a look");
     recording.clear(true).expect("cleared");
     assert!(numbers(&world, "channel0_0").is_empty());
-    (0..50).for_each(|_| assert!(writer.emit(Way::Sequence)));
+    (0..50).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     let summary = recording.finish(&|| false).expect("a trace");
     assert_eq!(numbers(&world, "channel0_0"), [0]);
     assert_eq!((summary.recorded, summary.deleted), (50, 0));
@@ -204,11 +204,11 @@ fn recovered(bounds: Tracefiles, ticks: usize, after: impl Fn(&TestWindow)) -> (
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
     let mut writer = Writer::new(&world.handle());
     for _ in 0..ticks {
-        (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
+        (0..1000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
         recording.tick(&world.notices).expect("a look");
     }
     // Records in memory only, more than a file.
-    (0..2000).for_each(|_| assert!(writer.emit(Way::Sequence)));
+    (0..2000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     world.kill(recording);
     after(&world);
     let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
@@ -292,16 +292,16 @@ fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
     let handle = world.handle();
     let mut writer = Writer::new(&handle);
     for _ in 0..10 {
-        (0..1000).for_each(|_| assert!(writer.emit(Way::Sequence)));
+        (0..1000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
         recording.tick(&world.notices).expect("a look");
     }
     assert_eq!(numbers(&world, "channel0_0").len(), 6);
     // A packet more.
-    (0..10).for_each(|_| assert!(writer.emit(Way::Sequence)));
+    (0..10).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     let window = *handle.window();
     let index = window.active_sessions().next().expect("the session");
     let layout = SessionLayout::read(&window, index).expect("its layout");
-    let region = layout.region(&window, 0, Way::Sequence).expect("CPU 0");
+    let region = layout.region(&window, 0, WriterPath::Sequence).expect("CPU 0");
     region.control.tracefile_bytes.store(1, Ordering::Relaxed);
     region.control.tracefile_count.store(1, Ordering::Relaxed);
     world.kill(recording);
@@ -317,7 +317,7 @@ fn a_file_that_cannot_be_begun_is_tried_again() {
     let world = TestWindow::new();
     let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
     let mut writer = Writer::new(&world.handle());
-    let mut emit = |count| (0..count).for_each(|_| assert!(writer.emit(Way::Sequence)));
+    let mut emit = |count| (0..count).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     emit(100);
     recording.tick(&world.notices).expect("a look");
     // A name that no file can take.

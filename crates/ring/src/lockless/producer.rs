@@ -51,7 +51,7 @@ enum Refused {
     Lost(Lost),
 }
 
-/// The actions of a reservation besides taking a slot: the paper's `buffer_switch_flags`.
+/// The further actions of a reservation after taking a slot: the paper's `buffer_switch_flags`.
 #[derive(Clone, Copy)]
 struct Switch {
     /// Leaves a sub-buffer before its end.

@@ -50,7 +50,7 @@ impl Bytes {
     }
 }
 
-struct World {
+struct Setup {
     memory: Bytes,
     counters: Counters,
     sub_buffers: Vec<SubBuffer>,
@@ -68,11 +68,11 @@ struct Found {
     timestamp: u64,
 }
 
-impl World {
+impl Setup {
     fn new(mode: Mode, count_shift: u32, start: u64) -> Self {
         let geometry = Geometry::new(12, count_shift).expect("sizes");
         let count = geometry.sub_count() as u32;
-        let world = Self {
+        let setup = Self {
             memory: Bytes::new((count as usize + 2) << PAGE_SHIFT),
             counters: Counters::new(),
             sub_buffers: (0..count).map(|_| SubBuffer::new()).collect(),
@@ -81,17 +81,17 @@ impl World {
             mode,
             clock: AtomicU64::new(1 << 40),
         };
-        world.buffer().reset(start);
+        setup.buffer().reset(start);
         if start != 0 {
             // Commit counters go on counting in bits that no equation looks at: they wrap later.
-            for sub_buffer in &world.sub_buffers {
+            for sub_buffer in &setup.sub_buffers {
                 for counter in [&sub_buffer.commit_count, &sub_buffer.commit_seq] {
                     let bits = u64::MAX << (64 - count_shift);
                     counter.fetch_or(bits, Ordering::Relaxed);
                 }
             }
         }
-        world
+        setup
     }
 
     fn buffer(&self) -> Buffer<'_> {
@@ -207,59 +207,59 @@ fn every_event_is_read_once_and_in_order_or_counted() {
     const DRAINED_ONCE_IN: u64 = if cfg!(miri) { 120 } else { 60 };
     for mode in [Mode::Discard, Mode::FlightRecorder] {
         for start in STARTS {
-            let world = World::new(mode, 2, start);
-            let (mut random, mut own) = (Random::new(start ^ 5), world.own_place());
+            let setup = Setup::new(mode, 2, start);
+            let (mut random, mut own) = (Random::new(start ^ 5), setup.own_place());
             let (mut found, mut emitted) = (Vec::new(), 0);
             for number in 0..EVENTS {
                 emitted += 1;
-                let _ = world.emit(1 + random.below(29) as u32, 1, number);
-                if random.below(100) == 0 {
-                    world.force_switch();
+                let _ = setup.emit(1 + random.next_below(29) as u32, 1, number);
+                if random.next_below(100) == 0 {
+                    setup.force_switch();
                 }
-                if random.below(DRAINED_ONCE_IN) == 0 {
-                    found.extend(world.drain(&mut own));
+                if random.next_below(DRAINED_ONCE_IN) == 0 {
+                    found.extend(setup.drain(&mut own));
                 }
                 // A long time, so that headers are long ones.
-                world.clock.fetch_add(u64::from(random.below(50) == 0) << 28, Ordering::SeqCst);
+                setup.clock.fetch_add(u64::from(random.once_in(50)) << 28, Ordering::SeqCst);
             }
-            world.force_switch();
-            found.extend(world.drain(&mut own));
+            setup.force_switch();
+            found.extend(setup.drain(&mut own));
             assert!(found.is_sorted_by_key(|record| record.number));
             assert!(found.is_sorted_by_key(|record| record.timestamp));
-            let delivered = world.buffer().records();
-            assert_eq!(delivered + world.lost(), emitted);
+            let delivered = setup.buffer().records();
+            assert_eq!(delivered + setup.lost(), emitted);
             match mode {
                 Mode::Discard => {
                     assert_eq!(found.len() as u64, delivered);
-                    assert!(world.lost() > 0, "it was full at times");
+                    assert!(setup.lost() > 0, "it was full at times");
                 }
                 Mode::FlightRecorder => {
-                    assert_eq!(world.lost(), 0);
+                    assert_eq!(setup.lost(), 0);
                     assert!((found.len() as u64) < delivered, "some were overwritten");
                     assert_eq!(found.last().map(|record| record.number), Some(EVENTS - 1));
                 }
             }
-            assert_eq!(world.buffer().holes().count(), 0);
+            assert_eq!(setup.buffer().holes().count(), 0);
         }
     }
 }
 
 #[test]
 fn slots_may_be_committed_in_any_order() {
-    let world = World::new(Mode::Discard, 1, 0);
-    let mut own = world.own_place();
-    let [a, b, c] = [1, 2, 3].map(|words| world.reserve(words).expect("a slot"));
-    world.write(&c, 3, 1, 2);
-    world.buffer().commit(&world.memory, &c);
-    world.force_switch();
-    assert_eq!((world.buffer().poll(), world.drain(&mut own)), (Poll::Nothing, vec![]));
-    world.write(&a, 1, 1, 0);
-    world.buffer().commit(&world.memory, &a);
-    assert_eq!(world.drain(&mut own), []);
-    world.write(&b, 2, 1, 1);
-    world.buffer().commit(&world.memory, &b);
-    assert_eq!(world.buffer().poll(), Poll::Ready);
-    let numbers: Vec<_> = world.drain(&mut own).iter().map(|record| record.number).collect();
+    let setup = Setup::new(Mode::Discard, 1, 0);
+    let mut own = setup.own_place();
+    let [a, b, c] = [1, 2, 3].map(|words| setup.reserve(words).expect("a slot"));
+    setup.write(&c, 3, 1, 2);
+    setup.buffer().commit(&setup.memory, &c);
+    setup.force_switch();
+    assert_eq!((setup.buffer().poll(), setup.drain(&mut own)), (Poll::Nothing, vec![]));
+    setup.write(&a, 1, 1, 0);
+    setup.buffer().commit(&setup.memory, &a);
+    assert_eq!(setup.drain(&mut own), []);
+    setup.write(&b, 2, 1, 1);
+    setup.buffer().commit(&setup.memory, &b);
+    assert_eq!(setup.buffer().poll(), Poll::Ready);
+    let numbers: Vec<_> = setup.drain(&mut own).iter().map(|record| record.number).collect();
     assert_eq!(numbers, [0, 1, 2]);
 }
 
@@ -268,25 +268,25 @@ fn slots_may_be_committed_in_any_order() {
 #[test]
 fn whoever_comes_round_before_a_commit_is_refused() {
     for mode in [Mode::Discard, Mode::FlightRecorder] {
-        let world = World::new(mode, 2, STARTS[1]);
-        let mut own = world.own_place();
-        let slot = world.reserve(4).expect("a slot");
+        let setup = Setup::new(mode, 2, STARTS[1]);
+        let mut own = setup.own_place();
+        let slot = setup.reserve(4).expect("a slot");
         let (mut read, mut number) = (0, 1);
-        while world.emit(29, 1, number).is_ok() {
+        while setup.emit(29, 1, number).is_ok() {
             number += 1;
-            read += world.drain(&mut own).len();
+            read += setup.drain(&mut own).len();
             assert!(number < 1000, "it must end");
         }
         // Nothing can be read before the slot that is missing.
         assert_eq!(read, 0);
-        let holes: Vec<_> = world.buffer().holes().collect();
+        let holes: Vec<_> = setup.buffer().holes().collect();
         assert_eq!((holes.len(), holes[0].bytes), (1, slot.bytes));
         assert_eq!(holes[0].position, STARTS[1]);
-        world.write(&slot, 4, 1, 0);
-        world.buffer().commit(&world.memory, &slot);
-        let found = world.drain(&mut own);
+        setup.write(&slot, 4, 1, 0);
+        setup.buffer().commit(&setup.memory, &slot);
+        let found = setup.drain(&mut own);
         assert_eq!(found.first().map(|record| record.number), Some(0));
-        assert!(world.emit(29, 1, number).is_ok(), "and everything goes on");
+        assert!(setup.emit(29, 1, number).is_ok(), "and everything goes on");
     }
 }
 
@@ -295,20 +295,20 @@ fn whoever_comes_round_before_a_commit_is_refused() {
 fn a_dead_producer_leaves_a_hole_that_is_found_and_all_later_events_are_counted() {
     const EVENTS: u32 = if cfg!(miri) { 500 } else { 2000 };
     for mode in [Mode::Discard, Mode::FlightRecorder] {
-        let world = World::new(mode, 2, 0);
-        let mut own = world.own_place();
+        let setup = Setup::new(mode, 2, 0);
+        let mut own = setup.own_place();
         for number in 0..10 {
-            world.emit(5, 1, number).expect("a slot");
+            setup.emit(5, 1, number).expect("a slot");
         }
-        let dead = world.reserve(20).expect("a slot");
+        let dead = setup.reserve(20).expect("a slot");
         for number in 10..EVENTS {
-            let _ = world.emit(5, 1, number);
+            let _ = setup.emit(5, 1, number);
         }
-        assert_eq!(world.drain(&mut own), [], "nothing is torn, and nothing comes out");
-        let holes: Vec<_> = world.buffer().holes().filter(|hole| hole.position == 0).collect();
+        assert_eq!(setup.drain(&mut own), [], "nothing is torn, and nothing comes out");
+        let holes: Vec<_> = setup.buffer().holes().filter(|hole| hole.position == 0).collect();
         assert_eq!((holes.len(), holes[0].bytes), (1, dead.bytes));
         assert!(holes[0].records >= 10);
-        assert_eq!(world.buffer().records() + world.lost(), EVENTS.into());
+        assert_eq!(setup.buffer().records() + setup.lost(), EVENTS.into());
     }
 }
 
@@ -318,11 +318,11 @@ fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
     for (mode, stores) in
         [Mode::Discard, Mode::FlightRecorder].into_iter().zip(0..3).cycle().take(6)
     {
-        let world = World::new(mode, 1, 0);
-        let sub_buffer = &world.sub_buffers[0];
+        let setup = Setup::new(mode, 1, 0);
+        let sub_buffer = &setup.sub_buffers[0];
         let mut emitted = 0;
         while sub_buffer.commit_seq.load(Ordering::Relaxed) == 0 {
-            world.emit(5, 1, emitted).expect("a slot");
+            setup.emit(5, 1, emitted).expect("a slot");
             emitted += 1;
         }
         let delivered = u64::from(emitted) - 1;
@@ -334,170 +334,170 @@ fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
         if stores < 1 {
             sub_buffer.delivered.store(0, Ordering::Relaxed);
             // SAFETY: a place of this memory, and there are no threads.
-            unsafe { world.memory.store((1 << PAGE_SHIFT) + header::RECORDS as u64, &[0; 8]) };
+            unsafe { setup.memory.store((1 << PAGE_SHIFT) + header::RECORDS as u64, &[0; 8]) };
         }
-        assert_eq!(world.drain(&mut world.own_place()), []);
-        let holes: Vec<_> = world.buffer().holes().collect();
+        assert_eq!(setup.drain(&mut setup.own_place()), []);
+        let holes: Vec<_> = setup.buffer().holes().collect();
         assert_eq!(holes.len(), 1, "{holes:?}");
         assert_eq!((holes[0].position, holes[0].bytes), (0, 0));
-        let (got, records) = world.buffer().get_undelivered(&world.memory).expect("it is whole");
+        let (got, records) = setup.buffer().get_undelivered(&setup.memory).expect("it is whole");
         assert_eq!((got.position, records), (0, delivered));
-        world.buffer().put(got);
-        assert_eq!(world.buffer().get_undelivered(&world.memory), None);
-        assert_eq!(world.buffer().holes().count(), 1, "it stays as it is");
+        setup.buffer().put(got);
+        assert_eq!(setup.buffer().get_undelivered(&setup.memory), None);
+        assert_eq!(setup.buffer().holes().count(), 1, "it stays as it is");
     }
 }
 
 /// And before it: who dies between reserving in a sub-buffer and pushing the reader off it.
 #[test]
 fn the_reader_is_pushed_for_a_dead_producer() {
-    let world = World::new(Mode::FlightRecorder, 1, STARTS[1]);
-    world.buffer().push_for_the_dead();
-    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), STARTS[1], "nothing to push off");
+    let setup = Setup::new(Mode::FlightRecorder, 1, STARTS[1]);
+    setup.buffer().push_for_the_dead();
+    assert_eq!(setup.counters.read_count.load(Ordering::Relaxed), STARTS[1], "nothing to push off");
     let mut number = 0;
-    let sub = world.geometry.sub_bytes();
+    let sub = setup.geometry.sub_bytes();
     // To the end of the buffer, all of it whole; then the dead one's reservation.
-    while world.counters.write_count.load(Ordering::Relaxed).wrapping_sub(STARTS[1]) < sub + 1 {
-        world.emit(29, 1, number).expect("a slot");
+    while setup.counters.write_count.load(Ordering::Relaxed).wrapping_sub(STARTS[1]) < sub + 1 {
+        setup.emit(29, 1, number).expect("a slot");
         number += 1;
     }
     let in_the_first = number - 1;
-    assert!(world.force_switch());
-    let end = world.counters.write_count.load(Ordering::Relaxed);
+    assert!(setup.force_switch());
+    let end = setup.counters.write_count.load(Ordering::Relaxed);
     assert_eq!(end.wrapping_sub(STARTS[1]), 2 * sub);
     let reserved = end.wrapping_add(SUB_HEADER_BYTES as u64 + 100);
-    world.counters.write_count.store(reserved, Ordering::Relaxed);
-    world.sub_buffers[0].reference.fetch_or(super::USED, Ordering::Relaxed);
-    assert_eq!(world.drain(&mut world.own_place()), [], "the first is taken, and not pushed off");
-    world.buffer().push_for_the_dead();
-    let found = world.drain(&mut world.own_place());
+    setup.counters.write_count.store(reserved, Ordering::Relaxed);
+    setup.sub_buffers[0].reference.fetch_or(super::USED, Ordering::Relaxed);
+    assert_eq!(setup.drain(&mut setup.own_place()), [], "the first is taken, and not pushed off");
+    setup.buffer().push_for_the_dead();
+    let found = setup.drain(&mut setup.own_place());
     assert_eq!(found.first().map(|record| record.number), Some(in_the_first));
     assert_eq!(
-        world.counters.read_count.load(Ordering::Relaxed),
+        setup.counters.read_count.load(Ordering::Relaxed),
         end,
         "the next one is the hole's"
     );
-    world.buffer().push_for_the_dead();
-    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), end);
-    assert_eq!(world.buffer().holes().map(|hole| hole.position).collect::<Vec<_>>(), [end]);
+    setup.buffer().push_for_the_dead();
+    assert_eq!(setup.counters.read_count.load(Ordering::Relaxed), end);
+    assert_eq!(setup.buffer().holes().map(|hole| hole.position).collect::<Vec<_>>(), [end]);
 }
 
 #[test]
 fn nothing_is_reserved_after_the_end() {
-    let world = World::new(Mode::Discard, 1, 0);
-    world.emit(1, 1, 0).expect("a slot");
-    let now = || world.clock.fetch_add(3, Ordering::SeqCst);
-    let ended = world.buffer().reserve(&world.memory, now, || false, (1, 8, 7));
+    let setup = Setup::new(Mode::Discard, 1, 0);
+    setup.emit(1, 1, 0).expect("a slot");
+    let now = || setup.clock.fetch_add(3, Ordering::SeqCst);
+    let ended = setup.buffer().reserve(&setup.memory, now, || false, (1, 8, 7));
     assert_eq!(ended, Err(Lost::Ended));
-    world.force_switch();
-    assert_eq!((world.drain(&mut world.own_place()).len(), world.lost()), (1, 0));
-    assert_eq!(world.buffer().holes().count(), 0);
+    setup.force_switch();
+    assert_eq!((setup.drain(&mut setup.own_place()).len(), setup.lost()), (1, 0));
+    assert_eq!(setup.buffer().holes().count(), 0);
 }
 
 /// A producer that looked before the end and sleeps before its compare-and-swap.
 #[test]
 fn who_sleeps_through_the_end_gets_nothing_in_the_next_session_either() {
-    let world = World::new(Mode::Discard, 1, 0);
-    world.emit(1, 1, 0).expect("a slot");
+    let setup = Setup::new(Mode::Discard, 1, 0);
+    setup.emit(1, 1, 0).expect("a slot");
     let generation = Cell::new(1);
     let looks = Cell::new(0);
     let now = || {
         // Behind write count and the look at the generation: the session ends, another begins.
         if looks.get() == 1 {
             generation.set(2);
-            assert!(world.buffer().retire());
-            assert_eq!(world.buffer().holes().count(), 0);
-            assert!(world.buffer().retire(), "and again");
+            assert!(setup.buffer().retire());
+            assert_eq!(setup.buffer().holes().count(), 0);
+            assert!(setup.buffer().retire(), "and again");
         }
-        world.clock.fetch_add(3, Ordering::SeqCst)
+        setup.clock.fetch_add(3, Ordering::SeqCst)
     };
     let goes_on = || {
         looks.set(looks.get() + 1);
         generation.get() == 1
     };
-    let ended = world.buffer().reserve(&world.memory, now, goes_on, (1, 8, 7));
+    let ended = setup.buffer().reserve(&setup.memory, now, goes_on, (1, 8, 7));
     assert_eq!((ended, looks.get()), (Err(Lost::Ended), 2));
-    world.emit(1, 1, 1).expect("a slot of the next session");
-    world.force_switch();
-    assert_eq!(world.drain(&mut world.own_place()).len(), 1);
-    assert_eq!(world.buffer().holes().count(), 0);
+    setup.emit(1, 1, 1).expect("a slot of the next session");
+    setup.force_switch();
+    assert_eq!(setup.drain(&mut setup.own_place()).len(), 1);
+    assert_eq!(setup.buffer().holes().count(), 0);
 }
 
 #[test]
 fn a_buffer_in_which_somebody_has_a_slot_is_not_retired() {
-    let world = World::new(Mode::Discard, 1, 0);
-    let slot = world.reserve(4).expect("a slot");
-    assert!(!world.buffer().retire());
-    world.write(&slot, 4, 1, 0);
-    world.buffer().commit(&world.memory, &slot);
-    assert!(world.buffer().retire());
+    let setup = Setup::new(Mode::Discard, 1, 0);
+    let slot = setup.reserve(4).expect("a slot");
+    assert!(!setup.buffer().retire());
+    setup.write(&slot, 4, 1, 0);
+    setup.buffer().commit(&setup.memory, &slot);
+    assert!(setup.buffer().retire());
 }
 
 /// The recorder passed over the sub-buffer of a producer that slept in it, and that now goes on.
 #[test]
 fn a_reader_that_is_ahead_is_not_pushed() {
-    let world = World::new(Mode::FlightRecorder, 1, STARTS[1]);
-    let ahead = STARTS[1].wrapping_add(64 * world.geometry.sub_bytes());
-    world.counters.read_count.store(ahead, Ordering::Relaxed);
+    let setup = Setup::new(Mode::FlightRecorder, 1, STARTS[1]);
+    let ahead = STARTS[1].wrapping_add(64 * setup.geometry.sub_bytes());
+    setup.counters.read_count.store(ahead, Ordering::Relaxed);
     for number in 0..1000 {
-        world.emit(29, 1, number).expect("a slot");
+        setup.emit(29, 1, number).expect("a slot");
     }
-    assert_eq!(world.counters.read_count.load(Ordering::Relaxed), ahead);
+    assert_eq!(setup.counters.read_count.load(Ordering::Relaxed), ahead);
     // However far it is.
-    world.counters.write_count.store(1 << 62, Ordering::Relaxed);
-    world.buffer().push_for_the_dead();
-    assert!(world.counters.read_count.load(Ordering::Relaxed) >= (1 << 62) - (2 << 12));
+    setup.counters.write_count.store(1 << 62, Ordering::Relaxed);
+    setup.buffer().push_for_the_dead();
+    assert!(setup.counters.read_count.load(Ordering::Relaxed) >= (1 << 62) - (2 << 12));
 }
 
 #[test]
 fn another_session_begins_beyond_the_one_before() {
-    let world = World::new(Mode::Discard, 1, 0);
-    world.emit(1, 1, 0).expect("a slot");
-    world.buffer().begin_session();
-    let begin = world.counters.write_count.load(Ordering::Relaxed);
-    assert!(begin > 4096 && begin.is_multiple_of(world.geometry.ring_bytes()));
-    assert_eq!(world.drain(&mut world.own_place()), []);
-    assert_eq!(world.buffer().memory_end(), 0);
-    for place in 1..=world.places.len() as u64 {
-        assert_eq!(world.buffer().give_memory(place << PAGE_SHIFT), place);
+    let setup = Setup::new(Mode::Discard, 1, 0);
+    setup.emit(1, 1, 0).expect("a slot");
+    setup.buffer().begin_session();
+    let begin = setup.counters.write_count.load(Ordering::Relaxed);
+    assert!(begin > 4096 && begin.is_multiple_of(setup.geometry.ring_bytes()));
+    assert_eq!(setup.drain(&mut setup.own_place()), []);
+    assert_eq!(setup.buffer().memory_end(), 0);
+    for place in 1..=setup.places.len() as u64 {
+        assert_eq!(setup.buffer().give_memory(place << PAGE_SHIFT), place);
     }
-    assert_eq!(world.buffer().memory_end(), (1 + world.places.len() as u64) << PAGE_SHIFT);
-    world.emit(1, 1, 1).expect("a slot");
-    world.force_switch();
-    assert_eq!(world.drain(&mut world.own_place()).len(), 1);
-    assert_eq!(world.buffer().holes().count(), 0);
+    assert_eq!(setup.buffer().memory_end(), (1 + setup.places.len() as u64) << PAGE_SHIFT);
+    setup.emit(1, 1, 1).expect("a slot");
+    setup.force_switch();
+    assert_eq!(setup.drain(&mut setup.own_place()).len(), 1);
+    assert_eq!(setup.buffer().holes().count(), 0);
 }
 
 #[test]
 fn what_finds_no_memory_is_counted_and_holds_nobody_up() {
-    let world = World::new(Mode::Discard, 1, 0);
-    for place in &world.places {
+    let setup = Setup::new(Mode::Discard, 1, 0);
+    for place in &setup.places {
         place.store(0, Ordering::Relaxed);
     }
     for number in 0..1000 {
-        assert!(matches!(world.emit(20, 1, number), Err(Lost::NotBacked | Lost::Full)));
+        assert!(matches!(setup.emit(20, 1, number), Err(Lost::NotBacked | Lost::Full)));
     }
-    assert_eq!((world.lost(), world.buffer().holes().count()), (1000, 0));
+    assert_eq!((setup.lost(), setup.buffer().holes().count()), (1000, 0));
 }
 
 #[test]
 fn a_switch_is_forced_only_where_there_is_something() {
-    let world = World::new(Mode::Discard, 1, 0);
-    let mut own = world.own_place();
-    assert!(!world.force_switch());
-    world.emit(1, 1, 0).expect("a slot");
-    assert!(world.force_switch());
-    assert!(!world.force_switch());
-    assert_eq!(world.drain(&mut own).len(), 1);
+    let setup = Setup::new(Mode::Discard, 1, 0);
+    let mut own = setup.own_place();
+    assert!(!setup.force_switch());
+    setup.emit(1, 1, 0).expect("a slot");
+    assert!(setup.force_switch());
+    assert!(!setup.force_switch());
+    assert_eq!(setup.drain(&mut own).len(), 1);
     // Full with one sub-buffer not read: the other two rounds of it.
-    world.emit(1, 1, 1).expect("a slot");
-    world.force_switch();
-    world.emit(1, 1, 2).expect("a slot");
-    world.force_switch();
-    assert_eq!(world.emit(1, 1, 3), Err(Lost::Full));
-    assert_eq!(world.buffer().poll(), Poll::Urgent);
-    assert_eq!(world.drain(&mut own).len(), 2);
-    assert_eq!(world.emit(1, 1, 4), Ok(()));
+    setup.emit(1, 1, 1).expect("a slot");
+    setup.force_switch();
+    setup.emit(1, 1, 2).expect("a slot");
+    setup.force_switch();
+    assert_eq!(setup.emit(1, 1, 3), Err(Lost::Full));
+    assert_eq!(setup.buffer().poll(), Poll::Urgent);
+    assert_eq!(setup.drain(&mut own).len(), 2);
+    assert_eq!(setup.emit(1, 1, 4), Ok(()));
 }
 
 /// Four producers and a consumer, moved about by the system as it likes.
@@ -506,32 +506,32 @@ fn threads_lose_and_tear_nothing() {
     const WRITERS: u32 = 4;
     const EVENTS: u32 = if cfg!(miri) { 12 } else { 60_000 };
     for (mode, start) in [(Mode::Discard, STARTS[1]), (Mode::FlightRecorder, STARTS[1])] {
-        let world = World::new(mode, 2, start);
+        let setup = Setup::new(mode, 2, start);
         let stop = AtomicBool::new(false);
         let (found, emitted) = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
-                    let world = &world;
+                    let setup = &setup;
                     scope.spawn(move || {
                         let mut random = Random::new(u64::from(writer));
                         (0..EVENTS)
                             .filter(|&number| {
-                                let words = 1 + random.below(29) as u32;
-                                world.emit(words, writer, number).is_ok()
+                                let words = 1 + random.next_below(29) as u32;
+                                setup.emit(words, writer, number).is_ok()
                             })
                             .count()
                     })
                 })
                 .collect();
-            let (world, stop) = (&world, &stop);
+            let (setup, stop) = (&setup, &stop);
             let reader = scope.spawn(move || {
-                let (mut found, mut own) = (Vec::new(), world.own_place());
+                let (mut found, mut own) = (Vec::new(), setup.own_place());
                 while !stop.load(Ordering::Acquire) {
-                    found.extend(world.drain(&mut own));
+                    found.extend(setup.drain(&mut own));
                     std::thread::yield_now();
                 }
-                world.force_switch();
-                found.extend(world.drain(&mut own));
+                setup.force_switch();
+                found.extend(setup.drain(&mut own));
                 found
             });
             let emitted: usize =
@@ -544,14 +544,14 @@ fn threads_lose_and_tear_nothing() {
             let numbers: Vec<_> = found.iter().filter(|record| record.writer == writer).collect();
             assert!(numbers.is_sorted_by(|a, b| a.number < b.number), "each once, in order");
         }
-        let delivered = world.buffer().records();
+        let delivered = setup.buffer().records();
         assert_eq!(delivered, emitted as u64);
-        assert_eq!(delivered + world.lost(), u64::from(WRITERS * EVENTS));
+        assert_eq!(delivered + setup.lost(), u64::from(WRITERS * EVENTS));
         assert!(!found.is_empty());
         if mode == Mode::Discard {
             assert_eq!(found.len(), emitted);
         }
-        assert_eq!(world.buffer().holes().count(), 0);
+        assert_eq!(setup.buffer().holes().count(), 0);
     }
 }
 
@@ -561,17 +561,17 @@ fn equations_say_what_the_text_says() {
     let mut random = Random::new(3);
     let seen = Cell::new([false; 8]);
     for _ in 0..if cfg!(miri) { 1000 } else { 20_000 } {
-        let geometry = Geometry::new(12, 1 + random.below(3) as u32).expect("sizes");
+        let geometry = Geometry::new(12, 1 + random.next_below(3) as u32).expect("sizes");
         let (sub, count) = (geometry.sub_bytes(), geometry.sub_count());
         // Sub-buffers consumed and produced since the beginning, and a beginning near the wrap.
-        let origin = 0_u64.wrapping_sub(random.below(6) * geometry.ring_bytes());
-        let consumed = random.below(40);
-        let produced = consumed + random.below(2 * count + 2);
+        let origin = 0_u64.wrapping_sub(random.next_below(6) * geometry.ring_bytes());
+        let consumed = random.next_below(40);
+        let produced = consumed + random.next_below(2 * count + 2);
         let count_at = |number: u64| origin.wrapping_add(number * sub);
-        let write = count_at(produced).wrapping_add(random.below(sub));
-        let read = count_at(consumed).wrapping_add(random.below(sub));
+        let write = count_at(produced).wrapping_add(random.next_below(sub));
+        let read = count_at(consumed).wrapping_add(random.next_below(sub));
         // How often each sub-buffer was filled.
-        let filled = random.below(44 / count + 2);
+        let filled = random.next_below(44 / count + 2);
         let shift = count.trailing_zeros();
         let commit = (origin >> shift).wrapping_add(filled * sub);
         let says = [

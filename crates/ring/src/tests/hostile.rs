@@ -13,13 +13,13 @@ const CASES: u64 = if cfg!(miri) { 4 } else { 6000 };
 
 /// Returns a number that may break something.
 fn nasty(random: &mut Random) -> u64 {
-    match random.below(6) {
+    match random.next_below(6) {
         0 => random.next(),
-        1 => 1 << random.below(64),
-        2 => (1_u64 << random.below(64)).wrapping_sub(1 + random.below(100)),
-        3 => random.below(40_000),
-        4 => u64::MAX - random.below(10_000),
-        _ => random.below(20) << 12,
+        1 => 1 << random.next_below(64),
+        2 => (1_u64 << random.next_below(64)).wrapping_sub(1 + random.next_below(100)),
+        3 => random.next_below(40_000),
+        4 => u64::MAX - random.next_below(10_000),
+        _ => random.next_below(20) << 12,
     }
 }
 
@@ -27,8 +27,8 @@ fn nasty(random: &mut Random) -> u64 {
 fn filled(random: &mut Random) -> Simulator {
     let overwrite = random.once_in(2);
     let mut simulator = Simulator::new(12, 2, 4, overwrite);
-    for id in 0..random.below(20) as u32 {
-        let body_bytes = 6 + random.below(1500) as usize;
+    for id in 0..random.next_below(20) as u32 {
+        let body_bytes = 6 + random.next_below(1500) as usize;
         simulator.run(&Step::Record { id, body_bytes, gap: 10, fate: Fate::Committed });
     }
     simulator
@@ -37,9 +37,9 @@ fn filled(random: &mut Random) -> Simulator {
 /// Writes nonsense into some of what is shared.
 fn scribble(simulator: &Simulator, random: &mut Random) {
     let control = &simulator.control;
-    for _ in 0..=random.below(4) {
+    for _ in 0..=random.next_below(4) {
         let value = nasty(random);
-        match random.below(7) {
+        match random.next_below(7) {
             0 => control.commit.store(value, Ordering::Relaxed),
             1 => control.limit.store(value, Ordering::Relaxed),
             2 => {
@@ -51,8 +51,12 @@ fn scribble(simulator: &Simulator, random: &mut Random) {
             4 => random.pick(&simulator.table).store(value as u32, Ordering::Relaxed),
             _ => {
                 // A field of a sub-buffer's header, or a byte anywhere.
-                let place = (1 + random.below(4)) << 12;
-                let at = if random.once_in(2) { random.below(7) * 8 } else { random.below(4088) };
+                let place = (1 + random.next_below(4)) << 12;
+                let at = if random.once_in(2) {
+                    random.next_below(7) * 8
+                } else {
+                    random.next_below(4088)
+                };
                 simulator.pages.store(place + at, &value.to_le_bytes());
             }
         }
@@ -117,7 +121,7 @@ fn a_writer_stays_inside_a_sub_buffer() {
         let simulator = filled(&mut random);
         scribble(&simulator, &mut random);
         let region = simulator.region();
-        let body_bytes = random.below(3992);
+        let body_bytes = random.next_below(3992);
         let (now, id) = (nasty(&mut random), random.next() as u32);
         let expected = region.expected();
         let record = region.plan_record(expected, now, id, body_bytes as usize);

@@ -74,7 +74,7 @@ pub(super) enum Fate {
     Claimed,
     /// Its writer dies after copying so many bytes, and after half of the slot if all were copied.
     Killed(u16),
-    /// A signal handler records between plan and commit: the plan must fail, and is made anew.
+    /// A signal handler records between plan and commit: the plan must fail, and is made again.
     Overtaken,
 }
 

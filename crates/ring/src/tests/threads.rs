@@ -17,7 +17,7 @@ const EVENTS: u32 = if cfg!(miri) { 12 } else { 20_000 };
 const LONGEST_HEADER: usize = 13;
 const FREE_BEHIND: usize = 8;
 
-struct World {
+struct Fixture {
     control: Control,
     table: Vec<AtomicU32>,
     pages: Pages,
@@ -26,10 +26,10 @@ struct World {
     overwrite: bool,
 }
 
-impl World {
+impl Fixture {
     fn new(overwrite: bool) -> Self {
         let geometry = Geometry::new(12, 2).expect("sizes");
-        let world = Self {
+        let fixture = Self {
             control: Control::new(),
             table: (1..=geometry.sub_count() as u32).map(AtomicU32::new).collect(),
             pages: Pages::new(geometry.ring_bytes() + geometry.sub_bytes()),
@@ -37,8 +37,8 @@ impl World {
             clock: AtomicU64::new(1 << 40),
             overwrite,
         };
-        world.region().raise_limit(if overwrite { u64::MAX } else { geometry.ring_bytes() });
-        world
+        fixture.region().raise_limit(if overwrite { u64::MAX } else { geometry.ring_bytes() });
+        fixture
     }
 
     fn region(&self) -> Region<'_> {
@@ -158,16 +158,17 @@ impl World {
     }
 }
 
-/// Runs the writers, and `beside` them until they are done; how many events were recorded.
-fn run(world: &World, mut beside: impl FnMut() + Send) -> u64 {
+/// Runs the writers, and `side_task` them until they are done; how many events were recorded.
+fn run(fixture: &Fixture, mut side_task: impl FnMut() + Send) -> u64 {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 scope.spawn(move || {
                     let mut random = Random::new(u64::from(writer));
-                    let mut emit =
-                        |&number: &u32| world.emit(writer, number, 1 + random.below(29) as u32);
+                    let mut emit = |&number: &u32| {
+                        fixture.emit(writer, number, 1 + random.next_below(29) as u32)
+                    };
                     (0..EVENTS).filter(|number| emit(number)).count() as u64
                 })
             })
@@ -175,7 +176,7 @@ fn run(world: &World, mut beside: impl FnMut() + Send) -> u64 {
         let stop = &stop;
         let reader = scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                beside();
+                side_task();
                 std::thread::yield_now();
             }
         });
@@ -195,31 +196,31 @@ fn expect_order(found: &[(u32, u32)]) {
 
 #[test]
 fn claimers_and_a_recorder_lose_and_tear_nothing() {
-    let world = World::new(false);
+    let fixture = Fixture::new(false);
     let (mut from, mut found) = (Drained::default(), Vec::new());
     let mut turn = 0;
-    let recorded = run(&world, || {
+    let recorded = run(&fixture, || {
         turn += 1;
-        found.extend(world.drain(&mut from, turn % 3 == 0));
+        found.extend(fixture.drain(&mut from, turn % 3 == 0));
     });
-    found.extend(world.drain(&mut from, true));
+    found.extend(fixture.drain(&mut from, true));
     expect_order(&found);
     assert_eq!(found.len() as u64, recorded);
-    let discarded = world.region().snapshot().expect("a head").discarded;
+    let discarded = fixture.region().snapshot().expect("a head").discarded;
     assert_eq!(recorded + discarded, u64::from(WRITERS * EVENTS));
 }
 
 #[test]
 fn what_a_flight_recorder_holds_is_whole_while_claimers_overwrite_it() {
-    let world = World::new(true);
+    let fixture = Fixture::new(true);
     let mut seen = 0;
-    let recorded = run(&world, || {
-        let found = world.read_snapshot();
+    let recorded = run(&fixture, || {
+        let found = fixture.read_snapshot();
         expect_order(&found);
         seen += found.len();
     });
     assert_eq!(recorded, u64::from(WRITERS * EVENTS));
-    let newest = world.read_snapshot();
+    let newest = fixture.read_snapshot();
     expect_order(&newest);
     for writer in 0..WRITERS {
         let last = newest.iter().rev().find(|(of, _)| *of == writer);

@@ -6,7 +6,7 @@ use loom::sync::atomic::{Ordering, fence};
 use loom::thread;
 use trackway_ring::claim::Claim;
 
-use crate::world::{ALIVE, FIRST, Mistake, Reader, World, fails, holds};
+use crate::fixture::{ALIVE, FIRST, Fixture, Mistake, Reader, fails, holds};
 
 /// Steps of a commit of one record: two words, two of a slot, the commit word.
 const STEPS: usize = 5;
@@ -22,24 +22,24 @@ enum Wrong {
 }
 
 /// Takes the region and records `value` by the claim's own code; whether it did.
-fn record(world: &World, owner: u64, value: u32) -> bool {
-    let Some(claim) = Claim::take(world.region(), owner) else { return false };
-    let (plan, bytes, is_record) = world.plan(value, 100).expect("there is no limit");
+fn record(fixture: &Fixture, owner: u64, value: u32) -> bool {
+    let Some(claim) = Claim::take(fixture.region(), owner) else { return false };
+    let (plan, bytes, is_record) = fixture.plan(value, 100).expect("there is no limit");
     assert!(is_record);
-    world.commit_claimed(&claim, &plan, &bytes, Mistake::None);
+    fixture.commit_claimed(&claim, &plan, &bytes, Mistake::None);
     true
 }
 
 /// The same in steps, by a thread that dies after `steps` of them, owning the region. The first
 /// step is the claim; whether it committed.
-fn record_and_die(world: &World, owner: u64, value: u32, steps: usize, wrong: Wrong) -> bool {
-    let Some(claim) = Claim::take(world.region(), owner) else { return false };
-    let (plan, bytes, _) = world.plan(value, 50).expect("there is no limit");
+fn record_and_die(fixture: &Fixture, owner: u64, value: u32, steps: usize, wrong: Wrong) -> bool {
+    let Some(claim) = Claim::take(fixture.region(), owner) else { return false };
+    let (plan, bytes, _) = fixture.plan(value, 50).expect("there is no limit");
     if wrong == Wrong::ReleasedEarly {
         drop(claim);
-        return world.commit(&plan, &bytes, Mistake::Unchecked, ALIVE);
+        return fixture.commit(&plan, &bytes, Mistake::Unchecked, ALIVE);
     }
-    let committed = world.commit(&plan, &bytes, Mistake::None, steps);
+    let committed = fixture.commit(&plan, &bytes, Mistake::None, steps);
     if steps == ALIVE {
         drop(claim);
     } else {
@@ -51,21 +51,21 @@ fn record_and_die(world: &World, owner: u64, value: u32, steps: usize, wrong: Wr
 /// Two claimers, of whom one dies after `steps`; the recorder reads, frees, and records after.
 fn claimers(steps: usize, wrong: Wrong) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(1, FIRST, 3));
-        let spawn = |run: fn(&World, usize, Wrong) -> bool| {
-            let world = Arc::clone(&world);
-            thread::spawn(move || run(&world, steps, wrong))
+        let fixture = Arc::new(Fixture::new(1, FIRST, 3));
+        let spawn = |run: fn(&Fixture, usize, Wrong) -> bool| {
+            let fixture = Arc::clone(&fixture);
+            thread::spawn(move || run(&fixture, steps, wrong))
         };
-        let mortal = spawn(|world, steps, wrong| record_and_die(world, 1, 1, steps, wrong));
-        let other = spawn(|world, _, _| record(world, 2, 2));
+        let mortal = spawn(|fixture, steps, wrong| record_and_die(fixture, 1, 1, steps, wrong));
+        let other = spawn(|fixture, _, _| record(fixture, 2, 2));
         let recorder = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
                 let mut reader = Reader::new(FIRST);
                 if wrong == Wrong::FreedAlive {
-                    Claim::free_dead(world.region(), 1);
+                    Claim::free_dead(fixture.region(), 1);
                 } else {
-                    reader.drain(&world);
+                    reader.drain(&fixture);
                 }
                 reader
             })
@@ -73,12 +73,12 @@ fn claimers(steps: usize, wrong: Wrong) -> impl Fn() + Sync + Send {
         let mut expected = Vec::new();
         // The proof of death.
         expected.extend(mortal.join().unwrap().then_some(1));
-        Claim::free_dead(world.region(), 1);
+        Claim::free_dead(fixture.region(), 1);
         expected.extend(other.join().unwrap().then_some(2));
         let mut reader = recorder.join().unwrap();
-        assert!(record(&world, 3, 3), "the region is free again");
+        assert!(record(&fixture, 3, 3), "the region is free again");
         expected.push(3);
-        reader.drain(&world);
+        reader.drain(&fixture);
         reader.assert_took(expected);
     }
 }
@@ -106,41 +106,41 @@ fn end_of_session(recheck: bool, fenced: bool) -> impl Fn() + Sync + Send {
     /// The value that the memory has after it is given away.
     const FOREIGN: u64 = 77;
     move || {
-        let world = Arc::new(World::new(1, FIRST, 1));
+        let fixture = Arc::new(Fixture::new(1, FIRST, 1));
         let claimer = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let before = world.generation.load(Ordering::Acquire);
-                let Some(claim) = Claim::take(world.region(), 1) else { return };
+                let before = fixture.generation.load(Ordering::Acquire);
+                let Some(claim) = Claim::take(fixture.region(), 1) else { return };
                 // ORDERING: SeqCst, as in the agent's `session_changed`.
                 fence(Ordering::SeqCst);
-                if recheck && world.generation.load(Ordering::Relaxed) != before {
+                if recheck && fixture.generation.load(Ordering::Relaxed) != before {
                     return;
                 }
                 if before == 1 {
-                    let (plan, bytes, _) = world.plan(1, 50).expect("there is no limit");
-                    world.commit_claimed(&claim, &plan, &bytes, Mistake::None);
+                    let (plan, bytes, _) = fixture.plan(1, 50).expect("there is no limit");
+                    fixture.commit_claimed(&claim, &plan, &bytes, Mistake::None);
                 }
             })
         };
         let recorder = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
                 // ORDERING: SeqCst, both, as in the recorder's `raise_generation`.
-                world.generation.fetch_add(1, Ordering::SeqCst);
+                fixture.generation.fetch_add(1, Ordering::SeqCst);
                 if fenced {
                     fence(Ordering::SeqCst);
                 }
-                let given = world.control.owner.load(Ordering::Acquire) == 0;
+                let given = fixture.control.owner.load(Ordering::Acquire) == 0;
                 if given {
-                    world.memory.word(4096 + FIRST).store(FOREIGN, Ordering::Relaxed);
+                    fixture.memory.word(4096 + FIRST).store(FOREIGN, Ordering::Relaxed);
                 }
                 given
             })
         };
         claimer.join().unwrap();
         let given = recorder.join().unwrap();
-        let word = world.memory.word(4096 + FIRST).load(Ordering::Relaxed);
+        let word = fixture.memory.word(4096 + FIRST).load(Ordering::Relaxed);
         assert!(!given || word == FOREIGN, "wrote into foreign memory");
     }
 }

@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 
-use crate::world::{fails, holds};
+use crate::fixture::{fails, holds};
 
 /// The mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

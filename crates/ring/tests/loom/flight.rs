@@ -5,7 +5,7 @@ use loom::thread;
 use trackway_ring::Drained;
 use trackway_ring::claim::Claim;
 
-use crate::world::{FIRST, Mistake, RECORD_BYTES, World, fails, holds};
+use crate::fixture::{FIRST, Fixture, Mistake, RECORD_BYTES, fails, holds};
 
 /// The mistake that the reader or the writer makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,59 +20,59 @@ enum Wrong {
 }
 
 /// Makes one commit.
-fn commit(world: &World, claim: &Claim<'_>, value: Option<u32>, mistake: Mistake) {
+fn commit(fixture: &Fixture, claim: &Claim<'_>, value: Option<u32>, mistake: Mistake) {
     let (plan, bytes) = match value {
-        Some(value) => world.plan(value, 50).map(|(plan, bytes, _)| (plan, bytes)),
-        None => world.plan_switch(50),
+        Some(value) => fixture.plan(value, 50).map(|(plan, bytes, _)| (plan, bytes)),
+        None => fixture.plan_switch(50),
     }
     .expect("a flight recorder has no limit");
-    world.commit_claimed(claim, &plan, &bytes, mistake);
+    fixture.commit_claimed(claim, &plan, &bytes, mistake);
 }
 
 /// A ring of four, filled with a record each; the writer goes on and overwrites while the reader
 /// copies the oldest.
 fn overwriting(wrong: Wrong) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(2, FIRST, 1));
-        let claim = Claim::take(world.region(), 1).expect("nobody else claims");
+        let fixture = Arc::new(Fixture::new(2, FIRST, 1));
+        let claim = Claim::take(fixture.region(), 1).expect("nobody else claims");
         for value in 0..4 {
             if value > 0 {
-                commit(&world, &claim, None, Mistake::None);
+                commit(&fixture, &claim, None, Mistake::None);
             }
-            commit(&world, &claim, Some(value), Mistake::None);
+            commit(&fixture, &claim, Some(value), Mistake::None);
         }
         drop(claim);
         let writer = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             let mistake = if wrong == Wrong::Unfenced { Mistake::Unfenced } else { Mistake::None };
             thread::spawn(move || {
-                let claim = Claim::take(world.region(), 2).expect("nobody else claims");
-                commit(&world, &claim, None, mistake);
-                commit(&world, &claim, None, mistake);
-                commit(&world, &claim, Some(9), mistake);
+                let claim = Claim::take(fixture.region(), 2).expect("nobody else claims");
+                commit(&fixture, &claim, None, mistake);
+                commit(&fixture, &claim, None, mistake);
+                commit(&fixture, &claim, Some(9), mistake);
             })
         };
         let reader = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || read_oldest(&world, wrong))
+            let fixture = Arc::clone(&fixture);
+            thread::spawn(move || read_oldest(&fixture, wrong))
         };
         writer.join().unwrap();
         reader.join().unwrap();
     }
 }
 
-fn read_oldest(world: &World, wrong: Wrong) {
-    let region = world.region();
+fn read_oldest(fixture: &Fixture, wrong: Wrong) {
+    let region = fixture.region();
     let snapshot = region.snapshot().expect("head is where a writer left it");
     let trusted = region.oldest_index(snapshot.head);
     let index = if wrong == Wrong::TrustedNext { trusted - 1 } else { trusted };
     let asked_first = region.still_valid(index);
     let from = Drained { position: index << 12, ..Drained::default() };
-    let piece = region.piece(&world.memory, &from, &snapshot, true);
+    let piece = region.piece(&fixture.memory, &from, &snapshot, true);
     let mut bytes = [0_u8; RECORD_BYTES as usize];
     if let Ok(Some(piece)) = &piece {
         let length = ((piece.end - piece.start) as usize).min(bytes.len());
-        region.copy(&world.memory, piece, &mut bytes[..length]).unwrap();
+        region.copy(&fixture.memory, piece, &mut bytes[..length]).unwrap();
     }
     let valid = match wrong {
         Wrong::AskedFirst => asked_first,

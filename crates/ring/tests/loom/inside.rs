@@ -7,7 +7,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use trackway_ring::inside::{Line, is_part_empty};
 
-use crate::world::{caught, holds};
+use crate::fixture::{caught, holds};
 
 /// The link while it leads to the part.
 const LINKED: u64 = 7;
@@ -33,7 +33,7 @@ enum Mistake {
     ReadsAfter,
 }
 
-struct World {
+struct Fixture {
     /// Each CPU: only one sequence at a time is under way there, and a visit waits for its end.
     cpus: [Mutex<()>; 2],
     /// The CPUs' lines, then that of threads without sequences.
@@ -43,7 +43,7 @@ struct World {
     mistake: Mistake,
 }
 
-impl World {
+impl Fixture {
     fn new(mistake: Mistake) -> Self {
         Self {
             cpus: [Mutex::new(()), Mutex::new(())],
@@ -162,12 +162,12 @@ impl World {
 
 fn sequences(mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(mistake));
+        let fixture = Arc::new(Fixture::new(mistake));
         let threads = [(0, 1), (1, 1)].map(|(from, to)| {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.come_and_go(from, to))
+            let fixture = Arc::clone(&fixture);
+            thread::spawn(move || fixture.come_and_go(from, to))
         });
-        world.use_anew();
+        fixture.use_anew();
         for thread in threads {
             thread.join().unwrap();
         }
@@ -177,10 +177,10 @@ fn sequences(mistake: Mistake) -> impl Fn() + Sync + Send {
 /// A thread that is not counted, on a CPU where another one is, or is not.
 fn at_once(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(mistake));
-        let other = Arc::clone(&world);
+        let fixture = Arc::new(Fixture::new(mistake));
+        let other = Arc::clone(&fixture);
         let thread = thread::spawn(move || other.be_there_at_once(0));
-        let other = Arc::clone(&world);
+        let other = Arc::clone(&fixture);
         let second = thread::spawn(move || {
             if is_other_counted {
                 other.come_and_go(0, 1);
@@ -188,7 +188,7 @@ fn at_once(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send 
                 other.be_there_at_once(1);
             }
         });
-        world.use_anew();
+        fixture.use_anew();
         thread.join().unwrap();
         second.join().unwrap();
     }
@@ -197,12 +197,12 @@ fn at_once(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send 
 /// Two threads, each with a CPU for itself.
 fn two_cpus(mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(mistake));
+        let fixture = Arc::new(Fixture::new(mistake));
         let threads = [0, 1].map(|cpu| {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.come_and_go_alone(cpu))
+            let fixture = Arc::clone(&fixture);
+            thread::spawn(move || fixture.come_and_go_alone(cpu))
         });
-        world.use_anew();
+        fixture.use_anew();
         for thread in threads {
             thread.join().unwrap();
         }
@@ -212,10 +212,10 @@ fn two_cpus(mistake: Mistake) -> impl Fn() + Sync + Send {
 /// One thread with sequences or none, and `others` without, one behind the other in each.
 fn atomics(mistake: Mistake, with_sequence: bool) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(mistake));
-        let other = Arc::clone(&world);
+        let fixture = Arc::new(Fixture::new(mistake));
+        let other = Arc::clone(&fixture);
         let thread = thread::spawn(move || other.come_and_go_by_atomics());
-        let other = Arc::clone(&world);
+        let other = Arc::clone(&fixture);
         let second = thread::spawn(move || {
             if with_sequence {
                 other.come_and_go(0, 0);
@@ -223,7 +223,7 @@ fn atomics(mistake: Mistake, with_sequence: bool) -> impl Fn() + Sync + Send {
                 other.come_and_go_by_atomics();
             }
         });
-        world.use_anew();
+        fixture.use_anew();
         thread.join().unwrap();
         second.join().unwrap();
     }

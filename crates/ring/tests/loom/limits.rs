@@ -6,7 +6,7 @@ use loom::sync::atomic::Ordering;
 use loom::thread;
 use trackway_ring::Refusal;
 
-use crate::world::{ALIVE, FIRST, LAST, Mistake, Reader, World, fails, holds};
+use crate::fixture::{ALIVE, FIRST, Fixture, LAST, Mistake, Reader, fails, holds};
 
 /// The mistake that the recorder makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,11 @@ enum Wrong {
 }
 
 /// Commits `plan`s until a record of `value` is in, or the limit stops it; whether it is in.
-fn write(world: &World, value: u32) -> bool {
+fn write(fixture: &Fixture, value: u32) -> bool {
     for _ in 0..3 {
-        match world.plan(value, 50) {
+        match fixture.plan(value, 50) {
             Ok((plan, bytes, is_record)) => {
-                assert!(world.commit(&plan, &bytes, Mistake::None, ALIVE), "the only writer");
+                assert!(fixture.commit(&plan, &bytes, Mistake::None, ALIVE), "the only writer");
                 if is_record {
                     return true;
                 }
@@ -38,33 +38,33 @@ fn write(world: &World, value: u32) -> bool {
 /// One writer; the recorder gives the second sub-buffer its memory meanwhile, which it prepared.
 fn growth(wrong: Wrong) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(1, LAST, 1));
-        let place = world.region().sub_buffer_offset(1).unwrap();
-        world.region().back(1, 0);
-        world.region().raise_limit(4096);
+        let fixture = Arc::new(Fixture::new(1, LAST, 1));
+        let place = fixture.region().sub_buffer_offset(1).unwrap();
+        fixture.region().back(1, 0);
+        fixture.region().raise_limit(4096);
         let writer = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || [1, 2].map(|value| (value, write(&world, value))))
+            let fixture = Arc::clone(&fixture);
+            thread::spawn(move || [1, 2].map(|value| (value, write(&fixture, value))))
         };
         let recorder = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let region = world.region();
+                let region = fixture.region();
                 if wrong == Wrong::LimitFirst {
                     region.raise_limit(8192);
                 }
                 // Zeroed memory arrives: were this unordered, it would wipe out a record.
-                world.memory.store(place + FIRST, &[0; 16]);
+                fixture.memory.store(place + FIRST, &[0; 16]);
                 region.back(1, place);
                 region.raise_limit(8192);
                 let mut reader = Reader::new(LAST);
-                reader.drain(&world);
+                reader.drain(&fixture);
                 reader
             })
         };
         let written = writer.join().unwrap();
         let mut reader = recorder.join().unwrap();
-        reader.drain(&world);
+        reader.drain(&fixture);
         reader.assert_took(written.iter().filter(|(_, done)| *done).map(|(value, _)| *value));
     }
 }
@@ -72,24 +72,24 @@ fn growth(wrong: Wrong) -> impl Fn() + Sync + Send {
 /// A ring of two: the first sub-buffer's memory becomes the third's once it is drained.
 fn recycling(wrong: Wrong) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(1, LAST, 1));
-        world.region().raise_limit(8192);
+        let fixture = Arc::new(Fixture::new(1, LAST, 1));
+        fixture.region().raise_limit(8192);
         let writer = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let first = write(&world, 1);
+                let first = write(&fixture, 1);
                 // Close the second sub-buffer after its one record.
-                let second = write(&world, 2);
-                let third = world.plan_switch(60).is_ok_and(|(plan, bytes)| {
-                    world.commit(&plan, &bytes, Mistake::None, ALIVE) && write(&world, 3)
+                let second = write(&fixture, 2);
+                let third = fixture.plan_switch(60).is_ok_and(|(plan, bytes)| {
+                    fixture.commit(&plan, &bytes, Mistake::None, ALIVE) && write(&fixture, 3)
                 });
                 [(1, first), (2, second), (3, third)]
             })
         };
         let recorder = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let region = world.region();
+                let region = fixture.region();
                 let raise = || {
                     region.back(2, 4096);
                     region.raise_limit(3 * 4096);
@@ -98,7 +98,7 @@ fn recycling(wrong: Wrong) -> impl Fn() + Sync + Send {
                     raise();
                 }
                 let mut reader = Reader::new(LAST);
-                reader.drain(&world);
+                reader.drain(&fixture);
                 if wrong == Wrong::Nothing && reader.drained.position >= 4096 {
                     raise();
                 }
@@ -107,7 +107,7 @@ fn recycling(wrong: Wrong) -> impl Fn() + Sync + Send {
         };
         let written = writer.join().unwrap();
         let mut reader = recorder.join().unwrap();
-        reader.drain(&world);
+        reader.drain(&fixture);
         reader.assert_took(written.iter().filter(|(_, done)| *done).map(|(value, _)| *value));
     }
 }
@@ -117,36 +117,36 @@ fn recycling(wrong: Wrong) -> impl Fn() + Sync + Send {
 fn giving_back(raise_generation: bool, visit: bool) -> impl Fn() + Sync + Send {
     const FOREIGN: u64 = 77;
     move || {
-        let world = Arc::new(World::new(1, FIRST, 1));
+        let fixture = Arc::new(Fixture::new(1, FIRST, 1));
         let writer = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let gate = world.generation.load(Ordering::Acquire);
-                let Ok((plan, bytes, _)) = world.plan(1, 50) else { return };
-                let sequence = world.cpu.lock().unwrap();
-                if world.generation.load(Ordering::Relaxed) == gate {
-                    world.commit(&plan, &bytes, Mistake::None, ALIVE);
+                let gate = fixture.generation.load(Ordering::Acquire);
+                let Ok((plan, bytes, _)) = fixture.plan(1, 50) else { return };
+                let sequence = fixture.cpu.lock().unwrap();
+                if fixture.generation.load(Ordering::Relaxed) == gate {
+                    fixture.commit(&plan, &bytes, Mistake::None, ALIVE);
                 }
                 drop(sequence);
             })
         };
         let recorder = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                world.region().raise_limit(0);
+                fixture.region().raise_limit(0);
                 if raise_generation {
-                    world.generation.store(2, Ordering::Release);
+                    fixture.generation.store(2, Ordering::Release);
                 }
                 if visit {
                     // The recorder on that CPU: a sequence is over, or will start again.
-                    drop(world.cpu.lock().unwrap());
+                    drop(fixture.cpu.lock().unwrap());
                 }
-                world.memory.word(4096 + FIRST).store(FOREIGN, Ordering::Relaxed);
+                fixture.memory.word(4096 + FIRST).store(FOREIGN, Ordering::Relaxed);
             })
         };
         writer.join().unwrap();
         recorder.join().unwrap();
-        let word = world.memory.word(4096 + FIRST).load(Ordering::Relaxed);
+        let word = fixture.memory.word(4096 + FIRST).load(Ordering::Relaxed);
         assert_eq!(word, FOREIGN, "wrote into foreign memory");
     }
 }
@@ -156,20 +156,20 @@ fn giving_back(raise_generation: bool, visit: bool) -> impl Fn() + Sync + Send {
 fn coming_back() -> impl Fn() + Sync + Send {
     const FOREIGN_OFFSET: u64 = 2 * 4096;
     move || {
-        let world = Arc::new(World::new(1, FIRST, 1));
-        world.region().lower_limit(0);
+        let fixture = Arc::new(Fixture::new(1, FIRST, 1));
+        fixture.region().lower_limit(0);
         let writer = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || match world.plan(1, 50) {
+            let fixture = Arc::clone(&fixture);
+            thread::spawn(move || match fixture.plan(1, 50) {
                 Ok((plan, ..)) => assert_eq!(plan.at, FOREIGN_OFFSET + FIRST, "it is another's"),
                 Err(Refusal::Full) => {}
                 Err(refusal) => panic!("no memory below the limit: {refusal:?}"),
             })
         };
         let recorder = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let region = world.region();
+                let region = fixture.region();
                 region.back(0, 0);
                 region.back(0, FOREIGN_OFFSET);
                 region.raise_limit(4096);

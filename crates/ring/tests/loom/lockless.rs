@@ -11,7 +11,7 @@ use trackway_ring::lockless::{
     Buffer, Counters, Got, Lost, Mode, Reference, Store, SubBuffer, TryAgain, header,
 };
 
-use super::world::{fails, holds};
+use super::fixture::{fails, holds};
 
 /// A record of which a sub-buffer has room for one, or for two.
 const SLOT_BYTES: usize = 3000;
@@ -35,7 +35,7 @@ impl Store for Words {
 }
 
 /// Two sub-buffers and the consumer's.
-struct World {
+struct Fixture {
     memory: Words,
     counters: Counters,
     sub_buffers: Vec<SubBuffer>,
@@ -65,7 +65,7 @@ enum Mistake {
     NotRetired,
 }
 
-impl World {
+impl Fixture {
     /// `slots`: sizes of the records that will be in a sub-buffer.
     fn new(mode: Mode, slots: &[usize]) -> Self {
         let geometry = Geometry::new(12, 1).unwrap();
@@ -82,7 +82,7 @@ impl World {
                 at += 4 + *bytes as u64;
             }
         }
-        let world = Self {
+        let fixture = Self {
             memory: Words(words),
             counters: Counters::new(),
             sub_buffers: (0..2).map(|_| SubBuffer::new()).collect(),
@@ -91,8 +91,8 @@ impl World {
             mode,
             clock: AtomicU64::new(1),
         };
-        world.buffer().reset(0);
-        world
+        fixture.buffer().reset(0);
+        fixture
     }
 
     fn buffer(&self) -> Buffer<'_> {
@@ -181,28 +181,28 @@ impl World {
 fn pair(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
         let slots = [PAIR, PAIR];
-        let world = Arc::new(World::new(Mode::Discard, &slots));
+        let fixture = Arc::new(Fixture::new(Mode::Discard, &slots));
         let producer = {
-            let world = world.clone();
-            loom::thread::spawn(move || world.emit(1, PAIR, mistake).unwrap())
+            let fixture = fixture.clone();
+            loom::thread::spawn(move || fixture.emit(1, PAIR, mistake).unwrap())
         };
         let consumer = {
-            let world = world.clone();
+            let fixture = fixture.clone();
             loom::thread::spawn(move || {
-                world.buffer().force_switch(&world.memory, || world.now());
-                world.drain(&mut 2, &slots, mistake)
+                fixture.buffer().force_switch(&fixture.memory, || fixture.now());
+                fixture.drain(&mut 2, &slots, mistake)
             })
         };
         // The other one is this thread: one more would have loom go through six times as much.
-        world.emit(2, PAIR, mistake).unwrap();
+        fixture.emit(2, PAIR, mistake).unwrap();
         producer.join().unwrap();
         let mut found = consumer.join().unwrap();
-        world.buffer().force_switch(&world.memory, || world.now());
-        found.extend(world.drain(&mut 2, &slots, Mistake::None));
+        fixture.buffer().force_switch(&fixture.memory, || fixture.now());
+        found.extend(fixture.drain(&mut 2, &slots, Mistake::None));
         let mut values: Vec<_> = found.iter().map(|&(value, _)| value).collect();
         values.sort_unstable();
         assert_eq!(values, [1, 2], "each once");
-        assert_eq!(world.buffer().holes().count(), 0);
+        assert_eq!(fixture.buffer().holes().count(), 0);
     }
 }
 
@@ -211,26 +211,26 @@ fn pair(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
 fn overwrite(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
         let slots = [SLOT_BYTES];
-        let world = Arc::new(World::new(Mode::FlightRecorder, &slots));
+        let fixture = Arc::new(Fixture::new(Mode::FlightRecorder, &slots));
         for value in [1, 2] {
-            world.emit(value, SLOT_BYTES, Mistake::None).unwrap();
+            fixture.emit(value, SLOT_BYTES, Mistake::None).unwrap();
         }
-        world.buffer().force_switch(&world.memory, || world.now());
+        fixture.buffer().force_switch(&fixture.memory, || fixture.now());
         let producer = {
-            let world = world.clone();
-            loom::thread::spawn(move || world.emit(3, SLOT_BYTES, mistake).unwrap())
+            let fixture = fixture.clone();
+            loom::thread::spawn(move || fixture.emit(3, SLOT_BYTES, mistake).unwrap())
         };
         let consumer = {
-            let world = world.clone();
+            let fixture = fixture.clone();
             loom::thread::spawn(move || {
                 let mut own = 2;
-                (world.drain(&mut own, &slots, mistake), own)
+                (fixture.drain(&mut own, &slots, mistake), own)
             })
         };
         producer.join().unwrap();
         let (mut found, mut own) = consumer.join().unwrap();
-        world.buffer().force_switch(&world.memory, || world.now());
-        found.extend(world.drain(&mut own, &slots, Mistake::None));
+        fixture.buffer().force_switch(&fixture.memory, || fixture.now());
+        found.extend(fixture.drain(&mut own, &slots, Mistake::None));
         let values: Vec<_> = found.iter().map(|&(value, _)| value).collect();
         // The first may have been overwritten before it was read.
         assert!(values == [1, 2, 3] || values == [2, 3], "{values:?}");
@@ -275,32 +275,32 @@ fn a_consumer_that_does_not_exchange_is_caught() {
 /// A session ends, and its memory is given back, while a producer reserves.
 fn end(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let world = Arc::new(World::new(Mode::Discard, &[SLOT_BYTES]));
+        let fixture = Arc::new(Fixture::new(Mode::Discard, &[SLOT_BYTES]));
         let generation = Arc::new(AtomicU64::new(1));
         let freed = Arc::new(AtomicU64::new(0));
         let writer = {
-            let (world, generation, freed) = (world.clone(), generation.clone(), freed.clone());
+            let (fixture, generation, freed) = (fixture.clone(), generation.clone(), freed.clone());
             loom::thread::spawn(move || {
                 let ask = || generation.load(Ordering::Relaxed) == 1;
                 let before = ask();
                 let goes_on = || if mistake == Mistake::AskedBefore { before } else { ask() };
-                let slot = world.buffer().reserve(
-                    &world.memory,
-                    || world.now(),
+                let slot = fixture.buffer().reserve(
+                    &fixture.memory,
+                    || fixture.now(),
                     goes_on,
                     (1, SLOT_BYTES, 0),
                 );
                 if let Ok(slot) = slot {
                     assert_eq!(freed.load(Ordering::SeqCst), 0, "a slot in what is given back");
-                    world.buffer().commit(&world.memory, &slot);
+                    fixture.buffer().commit(&fixture.memory, &slot);
                 }
             })
         };
         generation.store(2, Ordering::SeqCst);
         loom::sync::atomic::fence(Ordering::SeqCst);
         let is_free = match mistake {
-            Mistake::NotRetired => world.buffer().holes().next().is_none(),
-            _ => world.buffer().retire(),
+            Mistake::NotRetired => fixture.buffer().holes().next().is_none(),
+            _ => fixture.buffer().retire(),
         };
         if is_free {
             freed.store(1, Ordering::SeqCst);

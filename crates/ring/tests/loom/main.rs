@@ -17,6 +17,7 @@
 
 mod claims;
 mod events;
+mod fixture;
 mod flight;
 mod inside;
 mod limits;
@@ -24,4 +25,3 @@ mod lockless;
 mod progress;
 mod rules;
 mod sequences;
-mod world;

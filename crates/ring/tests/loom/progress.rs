@@ -6,39 +6,39 @@ use loom::thread;
 use trackway_ring::claim::Claim;
 use trackway_ring::{Control, Drained};
 
-use crate::world::{BEGIN, FIRST, Mistake, RECORD_BYTES, World, fails, holds};
+use crate::fixture::{BEGIN, FIRST, Fixture, Mistake, RECORD_BYTES, fails, holds};
 
 /// A writer of three records and a snapshot meanwhile: its values are of one moment.
 fn snapshots(mistake: Mistake, recheck: bool) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(1, FIRST, 3));
+        let fixture = Arc::new(Fixture::new(1, FIRST, 3));
         let writer = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let claim = Claim::take(world.region(), 1).expect("nobody else claims");
+                let claim = Claim::take(fixture.region(), 1).expect("nobody else claims");
                 for value in 1..4 {
                     let now = BEGIN + u64::from(value);
-                    let (plan, bytes, _) = world.plan(value, now).expect("there is no limit");
-                    world.commit_claimed(&claim, &plan, &bytes, mistake);
+                    let (plan, bytes, _) = fixture.plan(value, now).expect("there is no limit");
+                    fixture.commit_claimed(&claim, &plan, &bytes, mistake);
                 }
             })
         };
         let reader = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || read_progress(&world, recheck))
+            let fixture = Arc::clone(&fixture);
+            thread::spawn(move || read_progress(&fixture, recheck))
         };
         writer.join().unwrap();
         reader.join().unwrap();
     }
 }
 
-fn read_progress(world: &World, recheck: bool) {
+fn read_progress(fixture: &Fixture, recheck: bool) {
     let (head, last_ts, events) = if recheck {
-        let snapshot = world.region().snapshot().expect("head is where a writer left it");
+        let snapshot = fixture.region().snapshot().expect("head is where a writer left it");
         (snapshot.head, snapshot.last_ts.unwrap(), snapshot.events.unwrap())
     } else {
-        let word = world.region().expected();
-        let slot = &world.control.slots[(word & 1) as usize];
+        let word = fixture.region().expected();
+        let slot = &fixture.control.slots[(word & 1) as usize];
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         (word >> 1, load(&slot.last_ts), load(&slot.events))
     };

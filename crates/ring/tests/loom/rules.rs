@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 
-use crate::world::{fails, holds};
+use crate::fixture::{fails, holds};
 
 /// The mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,9 +124,15 @@ impl Table {
         }
     }
 
-    /// The bit that it has set before may be `ours`. Whether it was through with it in so many
+    /// The bit that it has set before may be `own_bits`. Whether it was through with it in so many
     /// `tries`.
-    fn enable_if_selected(&self, slot: usize, mut ours: u32, tries: usize, wrong: Wrong) -> bool {
+    fn enable_if_selected(
+        &self,
+        slot: usize,
+        mut own_bits: u32,
+        tries: usize,
+        wrong: Wrong,
+    ) -> bool {
         let is_relaxed = wrong == Wrong::LoadedRelaxed;
         let load = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
         for _ in 0..tries {
@@ -137,12 +143,12 @@ impl Table {
             let into = match wrong {
                 Wrong::BothBits => word | wanted,
                 Wrong::MovedByOthers if wanted != 0 => word & !late | wanted,
-                Wrong::TakenBack => word & !(ours & !wanted) | wanted,
+                Wrong::TakenBack => word & !(own_bits & !wanted) | wanted,
                 _ if late != 0 => word,
                 _ => word | wanted,
             };
             if into == word {
-                let is_right = (word ^ wanted) & (ours | wanted) == 0;
+                let is_right = (word ^ wanted) & (own_bits | wanted) == 0;
                 if !is_right && wrong != Wrong::Untold {
                     self.news.store(1, Ordering::Release);
                 }
@@ -158,7 +164,7 @@ impl Table {
             if !is_changed {
                 continue;
             }
-            ours = (ours | wanted) & into;
+            own_bits = (own_bits | wanted) & into;
             if wrong == Wrong::NotAgain {
                 return true;
             }
@@ -275,8 +281,8 @@ fn staying(selects: u32, on: u32, wrong: Wrong, recorder: Work) -> impl Fn() + S
         table.enabled.store(OLD, Ordering::Relaxed);
         let library = {
             let table = Arc::clone(&table);
-            let ours = if selects == 1 { 0 } else { OLD };
-            thread::spawn(move || table.enable_if_selected(SESSION, ours, 1, wrong))
+            let own_bits = if selects == 1 { 0 } else { OLD };
+            thread::spawn(move || table.enable_if_selected(SESSION, own_bits, 1, wrong))
         };
         recorder(&table, wrong);
         assert_eq!(table.enabled.load(Ordering::Acquire) & on, on, "a bit is off");

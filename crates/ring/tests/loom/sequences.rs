@@ -4,17 +4,17 @@
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
-use crate::world::{ALIVE, FIRST, LAST, Mistake, Reader, World, fails, holds};
+use crate::fixture::{ALIVE, FIRST, Fixture, LAST, Mistake, Reader, fails, holds};
 
 /// A writer's thread: plans outside the sequence, commits inside. The first sequence is aborted
 /// after `aborted_after` steps.
-fn write(world: &World, value: u32, now: u64, mistake: Mistake, aborted_after: usize) {
+fn write(fixture: &Fixture, value: u32, now: u64, mistake: Mistake, aborted_after: usize) {
     let mut steps = aborted_after;
     // At most: one abort, the other's record, the other's switch, one's own switch.
     for _ in 0..5 {
-        let (plan, bytes, is_record) = world.plan(value, now).expect("there is no limit");
-        let sequence = world.cpu.lock().unwrap();
-        let committed = world.commit(&plan, &bytes, mistake, steps);
+        let (plan, bytes, is_record) = fixture.plan(value, now).expect("there is no limit");
+        let sequence = fixture.cpu.lock().unwrap();
+        let committed = fixture.commit(&plan, &bytes, mistake, steps);
         drop(sequence);
         steps = ALIVE;
         if committed && is_record {
@@ -25,11 +25,11 @@ fn write(world: &World, value: u32, now: u64, mistake: Mistake, aborted_after: u
 }
 
 /// A reader's thread, on another CPU.
-fn read(world: &Arc<World>, within: u64) -> JoinHandle<Reader> {
-    let world = Arc::clone(world);
+fn read(fixture: &Arc<Fixture>, within: u64) -> JoinHandle<Reader> {
+    let fixture = Arc::clone(fixture);
     thread::spawn(move || {
         let mut reader = Reader::new(within);
-        reader.drain(&world);
+        reader.drain(&fixture);
         reader
     })
 }
@@ -37,18 +37,18 @@ fn read(world: &Arc<World>, within: u64) -> JoinHandle<Reader> {
 /// Two writers, of whom one is aborted in its first sequence, and a reader meanwhile.
 fn two_writers(within: u64, mistake: Mistake, aborted_after: usize) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(1, within, 2));
+        let fixture = Arc::new(Fixture::new(1, within, 2));
         let writers =
             [(1, 100, aborted_after), (2, 50, ALIVE)].map(|(value, now, aborted_after)| {
-                let world = Arc::clone(&world);
-                thread::spawn(move || write(&world, value, now, mistake, aborted_after))
+                let fixture = Arc::clone(&fixture);
+                thread::spawn(move || write(&fixture, value, now, mistake, aborted_after))
             });
-        let reader = read(&world, within);
+        let reader = read(&fixture, within);
         for writer in writers {
             writer.join().unwrap();
         }
         let mut reader = reader.join().unwrap();
-        reader.drain(&world);
+        reader.drain(&fixture);
         reader.assert_took([1, 2]);
     }
 }
@@ -56,18 +56,18 @@ fn two_writers(within: u64, mistake: Mistake, aborted_after: usize) -> impl Fn()
 /// One writer of two records, and a reader meanwhile: all that a reader's orderings depend on.
 fn one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
-        let world = Arc::new(World::new(1, within, 2));
+        let fixture = Arc::new(Fixture::new(1, within, 2));
         let writer = {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                write(&world, 1, 100, mistake, ALIVE);
-                write(&world, 2, 50, mistake, ALIVE);
+                write(&fixture, 1, 100, mistake, ALIVE);
+                write(&fixture, 2, 50, mistake, ALIVE);
             })
         };
-        let reader = read(&world, within);
+        let reader = read(&fixture, within);
         writer.join().unwrap();
         let mut reader = reader.join().unwrap();
-        reader.drain(&world);
+        reader.drain(&fixture);
         assert_eq!(reader.values, [1, 2]);
     }
 }

@@ -1,4 +1,4 @@
-//! A session's life: what is asked of it, and what it does about that.
+//! A session's life: requests, and the decisions about them.
 
 pub mod machine;
 pub mod protocol;

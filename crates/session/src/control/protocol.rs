@@ -347,7 +347,7 @@ pub struct Status {
     /// Users who are not recorded because there are too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub users_beyond: usize,
-    /// The kernel's events, if it records some.
+    /// Kernel events, if it records some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelStatus>,
     /// Its channels.
@@ -406,11 +406,11 @@ pub struct KernelStatus {
     /// The lost events that interrupted so many others that there was no buffer for them.
     #[serde(default)]
     pub too_deep: u64,
-    /// Events that interrupted so many others that their filters could not be asked: some of them
+    /// Events that interrupted so many others that their filters could not run: some of them
     /// may have been wanted.
     #[serde(default)]
     pub unasked: u64,
-    /// Events whose filters asked for something that was not in memory.
+    /// Events whose filters needed something that was not in memory.
     #[serde(default)]
     pub unread: u64,
     /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.

@@ -111,16 +111,16 @@ impl Backing {
     }
 
     /// Returns the number of sub-buffers that should be backed, after the writers' work since the
-    /// last look: twice as many as now when more than half were in use or records were lost. A
+    /// last call: twice as many as now when more than half were in use or records were lost. A
     /// region that is not used gets none.
-    pub fn wanted(&mut self, seen: Use) -> u64 {
-        let lost = seen.discarded != self.discarded;
-        self.discarded = seen.discarded;
-        if !lost && (seen.head == 0 || self.released_at == Some(seen.head)) {
+    pub fn wanted(&mut self, usage: Use) -> u64 {
+        let lost = usage.discarded != self.discarded;
+        self.discarded = usage.discarded;
+        if !lost && (usage.head == 0 || self.released_at == Some(usage.head)) {
             return self.backed();
         }
         self.released_at = None;
-        let used = (seen.head >> self.sub_shift).saturating_sub(self.first) + 1;
+        let used = (usage.head >> self.sub_shift).saturating_sub(self.first) + 1;
         let wanted = if lost || used * 2 > self.backed() { self.backed() * 2 } else { 0 };
         // The open sub-buffer is drained only once the next is open: two at least.
         wanted.max(self.backed()).max(2).min(self.count)

@@ -2,11 +2,11 @@
 
 use trackway_abi::region::{SUB_COUNT_MAX, SUB_SHIFT_MAX, SUB_SHIFT_MIN};
 
-/// Bytes per CPU unless told otherwise.
+/// Bytes per CPU by default.
 const SIZE_DEFAULT: u64 = 4 << 20;
-/// Sub-buffers of a region unless told otherwise.
+/// Sub-buffers of a region by default.
 const COUNT_DEFAULT: u64 = 64;
-/// Memory of all sequence regions at the start, in bytes, where no size was asked for: a burst can
+/// Memory of all sequence regions at the start, in bytes, where no size was requested: a burst can
 /// fill a buffer long before the recorder looks again, so machines with few CPUs begin with all.
 const INITIAL_BYTES: u64 = 16 << 20;
 /// The same of a session in the background, which is often idle, in bytes: all of its regions.

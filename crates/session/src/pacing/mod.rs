@@ -13,6 +13,6 @@ pub use backing::{Backing, Use};
 pub use buffers::{BufferOptions, BufferPlan, BuffersError, Initial, Reserve};
 pub use clock::{Calibrator, Change, Line, Reading};
 pub use mode::Mode;
-pub use shortage::{BufferLook, Shortage};
+pub use shortage::{BufferUsage, Shortage};
 pub use tick::Ticker;
 pub use tracefiles::{TRACEFILES_MAX, Tracefiles, TracefilesError};

@@ -22,7 +22,7 @@ pub struct Shortage {
 
 /// The state of a buffer before it is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BufferLook {
+pub struct BufferUsage {
     /// Records lost so far for want of room.
     pub lost: u64,
     /// Size of the buffer, in bytes.
@@ -41,9 +41,9 @@ impl Shortage {
         Self { lost, ..Self::default() }
     }
 
-    /// Takes in what a look has found.
-    pub fn look(&mut self, found: BufferLook) {
-        let BufferLook { lost, size_bytes, unread_bytes, written, written_bytes } = found;
+    /// Adds the usage since the last call.
+    pub fn update(&mut self, found: BufferUsage) {
+        let BufferUsage { lost, size_bytes, unread_bytes, written, written_bytes } = found;
         let new = lost.saturating_sub(self.lost);
         self.lost = lost;
         if new == 0 {
@@ -75,38 +75,38 @@ mod tests {
     const SIZE: u64 = 4 << 20;
 
     /// With records of 20 bytes.
-    fn found(lost: u64, unread_bytes: u64) -> BufferLook {
-        BufferLook { lost, size_bytes: SIZE, unread_bytes, written: 1000, written_bytes: 19_000 }
+    fn found(lost: u64, unread_bytes: u64) -> BufferUsage {
+        BufferUsage { lost, size_bytes: SIZE, unread_bytes, written: 1000, written_bytes: 19_000 }
     }
 
     #[test]
     fn nothing_lost_needs_nothing() {
         let mut shortage = Shortage::since(7);
-        (0..5).for_each(|_| shortage.look(found(7, SIZE)));
+        (0..5).for_each(|_| shortage.update(found(7, SIZE)));
         assert_eq!(shortage.needed_bytes(), None);
     }
 
     #[test]
     fn the_largest_burst_decides() {
         let mut shortage = Shortage::default();
-        let mut look = |lost, unread_bytes| {
-            shortage.look(found(lost, unread_bytes));
+        let mut update = |lost, unread_bytes| {
+            shortage.update(found(lost, unread_bytes));
             shortage.needed_bytes()
         };
-        assert_eq!(look(0, 0), None);
-        assert_eq!(look(100, SIZE), Some(SIZE + 100 * 20));
-        assert_eq!(look(300, SIZE), Some(SIZE + 300 * 20), "the burst lasts");
-        assert_eq!(look(300, SIZE / 4), Some(SIZE + 300 * 20), "it is over");
-        assert_eq!(look(450, SIZE), Some(SIZE + 300 * 20), "a smaller one");
-        assert_eq!(look(800, SIZE), Some(SIZE + 500 * 20));
+        assert_eq!(update(0, 0), None);
+        assert_eq!(update(100, SIZE), Some(SIZE + 100 * 20));
+        assert_eq!(update(300, SIZE), Some(SIZE + 300 * 20), "the burst lasts");
+        assert_eq!(update(300, SIZE / 4), Some(SIZE + 300 * 20), "it is over");
+        assert_eq!(update(450, SIZE), Some(SIZE + 300 * 20), "a smaller one");
+        assert_eq!(update(800, SIZE), Some(SIZE + 500 * 20));
     }
 
     #[test]
     fn a_burst_lasts_until_the_recorder_has_caught_up() {
         let mut shortage = Shortage::default();
         for lost in 1..=10 {
-            shortage.look(found(100 * lost, SIZE));
-            shortage.look(found(100 * lost, SIZE / 4 + 1));
+            shortage.update(found(100 * lost, SIZE));
+            shortage.update(found(100 * lost, SIZE / 4 + 1));
         }
         assert_eq!(shortage.needed_bytes(), Some(SIZE + 1000 * 20));
     }
@@ -114,19 +114,19 @@ mod tests {
     #[test]
     fn of_records_that_were_lost_before_any_was_written_nothing_is_known() {
         let mut shortage = Shortage::default();
-        shortage.look(BufferLook { written: 0, written_bytes: 0, ..found(3, SIZE) });
-        shortage.look(found(5, SIZE));
+        shortage.update(BufferUsage { written: 0, written_bytes: 0, ..found(3, SIZE) });
+        shortage.update(found(5, SIZE));
         assert_eq!(shortage.needed_bytes(), None);
     }
 
     #[test]
     fn whatever_is_counted_it_does_not_wrap() {
         let most = u64::MAX;
-        let all = BufferLook { lost: most, size_bytes: most, unread_bytes: most, ..found(0, 0) };
+        let all = BufferUsage { lost: most, size_bytes: most, unread_bytes: most, ..found(0, 0) };
         let mut shortage = Shortage::default();
-        shortage.look(BufferLook { written: 1, written_bytes: most, ..all });
-        shortage.look(found(0, 0));
-        shortage.look(all);
+        shortage.update(BufferUsage { written: 1, written_bytes: most, ..all });
+        shortage.update(found(0, 0));
+        shortage.update(all);
         assert_eq!(shortage.needed_bytes(), Some(most));
     }
 }

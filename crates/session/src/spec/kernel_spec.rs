@@ -27,7 +27,7 @@ const SUB_BYTES: u64 = 1 << 16;
 /// Excludes everything: what stands where the last pattern was taken away.
 const NOTHING: &str = "!*";
 
-/// The kernel's events of a session.
+/// Kernel events of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct KernelSpec {
@@ -48,7 +48,7 @@ pub struct KernelSpec {
     /// By which way; none: by BPF where the kernel allows it, else by tracefs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<KernelVia>,
-    /// Contexts of records, besides `tid`.
+    /// Contexts of records, in addition to `tid`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contexts: Vec<String>,
     /// Conditions: an event is recorded if all filters that apply to it are true.
@@ -67,7 +67,7 @@ pub struct KernelSpec {
     pub tracefile_count: Option<u64>,
 }
 
-/// A way to the kernel's events.
+/// A way to record kernel events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelVia {

@@ -58,7 +58,7 @@ pub struct SessionSpec {
     /// True if a traced process that dies of a crash signal leaves a snapshot.
     #[serde(default, skip_serializing_if = "is_no")]
     pub snapshot_on_crash: bool,
-    /// Events of the kernel, besides; only root records them.
+    /// Kernel events in addition; only root records them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelSpec>,
     /// Its channels; none: one, as [`ChannelSpec::default`] has it, unless only the kernel's
@@ -136,7 +136,7 @@ pub enum SpecError {
     Tracefiles(String, TracefilesError),
     /// Rules for processes that are longer than a channel can hold.
     TooManyProcesses,
-    /// The kernel's events cannot be recorded so: why.
+    /// The reason why kernel events cannot be recorded so.
     Kernel(String),
     /// A file that cannot be understood: why.
     File(String),
@@ -297,7 +297,7 @@ impl SessionSpec {
 }
 
 impl ChannelSpec {
-    /// Name of the channel of a session that was not told of any: LTTng's.
+    /// Name of the channel of a session without any: LTTng's.
     pub const DEFAULT_NAME: &str = "channel0";
 
     /// Checks the channel.
@@ -590,8 +590,8 @@ executables = ["nginx"]
 
     #[test]
     fn what_is_saved_is_loaded() {
-        const ALONE: &str = "[kernel]\non = ['sched']\nonly = true\n";
-        for text in [WRITTEN_BY_HAND, "", ALONE, "start = false\n[[channel]]\npids = [7]\n"] {
+        const KERNEL_ONLY: &str = "[kernel]\non = ['sched']\nonly = true\n";
+        for text in [WRITTEN_BY_HAND, "", KERNEL_ONLY, "start = false\n[[channel]]\npids = [7]\n"] {
             let spec = SessionSpec::from_toml(text).expect("a session");
             let saved = spec.to_toml().expect("a text");
             assert_eq!(SessionSpec::from_toml(&saved), Ok(spec), "{saved}");

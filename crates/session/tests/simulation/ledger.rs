@@ -70,8 +70,8 @@ pub(crate) struct Ledger {
     tainted: Vec<usize>,
     /// Bits that a program which died while it described an event may have left wrong.
     left: Vec<(usize, Life)>,
-    /// Bits that a constructor has left to the recorder, and told it so.
-    told: Vec<(usize, Life)>,
+    /// Bits that a constructor has left to the recorder, and reported.
+    reported: Vec<(usize, Life)>,
     /// Bits that a constructor has set which had slept since another life of the slot: the event
     /// may have no id in this one.
     stray: Vec<(usize, Life)>,
@@ -132,14 +132,14 @@ impl Ledger {
         self.left.extend(life.map(|life| (event, life)));
     }
 
-    /// Bits that a constructor has set, knows to be wrong, and leaves to the recorder.
-    pub(crate) fn tell(&mut self, event: usize, life: Option<Life>) {
-        self.told.extend(life.map(|life| (event, life)));
+    /// Notes bits that a constructor has set wrongly, and leaves to the recorder.
+    pub(crate) fn report(&mut self, event: usize, life: Option<Life>) {
+        self.reported.extend(life.map(|life| (event, life)));
     }
 
-    /// Returns true if the recorder has been told of this bit, and has not been at it since.
-    pub(crate) fn is_told(&self, event: usize, life: Life) -> bool {
-        self.told.contains(&(event, life))
+    /// Returns true if this bit was reported to the recorder, which has not updated it since.
+    pub(crate) fn is_reported(&self, event: usize, life: Life) -> bool {
+        self.reported.contains(&(event, life))
     }
 
     /// A bit is set for a life that was not looked at before. It is a bit too many (0007), until
@@ -168,13 +168,13 @@ impl Ledger {
     pub(crate) fn is_left_in(&self, event: usize, slot: usize) -> bool {
         let mut lives = self.lives.iter().enumerate().filter(|(_, life)| life.slot == slot);
         lives.any(|(life, facts)| {
-            facts.is_tainted || self.is_left(event, life) || self.is_told(event, life)
+            facts.is_tainted || self.is_left(event, life) || self.is_reported(event, life)
         })
     }
 
     /// The recorder has made the bit right.
     pub(crate) fn settle(&mut self, event: usize, life: Option<Life>) {
-        for wrong in [&mut self.left, &mut self.told, &mut self.stray] {
+        for wrong in [&mut self.left, &mut self.reported, &mut self.stray] {
             wrong.retain(|&(of, whose)| Some(whose) != life || of != event);
         }
     }
@@ -190,7 +190,7 @@ impl Ledger {
         for life in &mut self.lives {
             life.note(now);
         }
-        let mut meant = vec![Meant::default(); self.chains.len()];
+        let mut selected = vec![SelectedBits::default(); self.chains.len()];
         for (index, slot) in window.slots.iter().enumerate() {
             let Some(life) = slot.life.filter(|_| slot.state != State::Free) else { continue };
             // Who recovers ends a session's slots in any order.
@@ -200,9 +200,9 @@ impl Ledger {
                 heir.state == State::Active && heir.life.is_some_and(is_kin)
             });
             let facts = &mut self.lives[life];
-            for (event, meant) in meant[facts.chain].iter_mut().enumerate() {
+            for (event, selected) in selected[facts.chain].iter_mut().enumerate() {
                 let bit = window.has_bit(event, index);
-                let mut wrong = self.left.iter().chain(&self.told);
+                let mut wrong = self.left.iter().chain(&self.reported);
                 let is_unsure = in_hand(event, index) || wrong.any(|&of| of == (event, life));
                 let is_stray = self.stray.contains(&(event, life));
                 // Also while it is stopped: who found the bit before it was cleared may sleep
@@ -219,13 +219,13 @@ impl Ledger {
                     let is_sure = has_heir && takes && !slot.is_unpublished && !is_cut_short;
                     if is_sure && slot.is_open() && slot.selects[event] {
                         let is_on = bit && !is_stray;
-                        meant[number] = Some(meant[number].unwrap_or(false) || is_on);
+                        selected[number] = Some(selected[number].unwrap_or(false) || is_on);
                     }
                 }
             }
         }
-        for (due, meant) in self.chains.iter_mut().zip(&meant) {
-            due.observe(meant, now);
+        for (due, selected) in self.chains.iter_mut().zip(&selected) {
+            due.observe(selected, now);
         }
     }
 
@@ -408,16 +408,16 @@ impl<const COUNT: usize> Could<COUNT> {
 }
 
 /// The events that a chain's rules select, by event and process, and whether its bit is set.
-type Meant = [[Option<bool>; PROCESSES]; EVENTS];
+type SelectedBits = [[Option<bool>; PROCESSES]; EVENTS];
 
 impl Due {
     /// Once a bit is on, what its rules select is due for as long as they do, whatever becomes of
     /// the bit: it may be cleared only for a reason.
-    fn observe(&mut self, meant: &Meant, now: u64) {
+    fn observe(&mut self, selected: &SelectedBits, now: u64) {
         let is_due = self.is_due.iter_mut().flatten();
         let undue_at = self.undue_at.iter_mut().flatten();
-        for ((is_due, undue_at), meant) in is_due.zip(undue_at).zip(meant.iter().flatten()) {
-            *is_due = meant.is_some_and(|bit| bit || *is_due);
+        for ((is_due, undue_at), selected) in is_due.zip(undue_at).zip(selected.iter().flatten()) {
+            *is_due = selected.is_some_and(|bit| bit || *is_due);
             if !*is_due {
                 *undue_at = now;
             }

@@ -15,12 +15,12 @@ mod mistakes;
 mod recorder;
 mod requests;
 mod session;
+mod simulation;
 mod window;
-mod world;
 mod writer;
 
 use mistakes::Mistake;
-use world::{Facts, World};
+use simulation::{Facts, Simulation};
 
 /// Histories, unless told otherwise.
 const RUNS: u64 = 2000;
@@ -47,13 +47,13 @@ impl Drop for Seed {
 
 fn play(seed: u64, mistake: Option<Mistake>) -> Result<Facts, String> {
     let _seed = Seed(seed);
-    let mut world = World::new(seed, mistake, false);
+    let mut world = Simulation::new(seed, mistake, false);
     world.play().map(|()| world.facts.clone())
 }
 
 /// Plays it again, for a person.
 fn explain(seed: u64, mistake: Option<Mistake>, lines: usize) -> String {
-    let mut world = World::new(seed, mistake, true);
+    let mut world = Simulation::new(seed, mistake, true);
     let result = world.play();
     let log = world.log.unwrap_or_default();
     let from = log.len().saturating_sub(lines);

@@ -12,8 +12,8 @@ use trackway_session::{ChannelSpec, FilterSpec, Mode};
 
 use crate::ledger::PROCESSES;
 use crate::mistakes::Mistake;
+use crate::simulation::Simulation;
 use crate::window::{BLOCKS, CPUS, EVENTS, Processes, Progress, REGIONS, Record, SLOTS, State};
-use crate::world::World;
 
 /// A slot, or the channel of a class, whose slot is known when its time comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +147,12 @@ pub(crate) struct Trace {
 /// The steps of an effect in a session with these channels. (Long, because it is a list: an arm for
 /// each effect.)
 // Longer than 70 lines: an arm for each effect.
-pub(crate) fn script(effect: &Effect, classes: &[u32], records: bool, world: &World) -> Script {
+pub(crate) fn script(
+    effect: &Effect,
+    classes: &[u32],
+    records: bool,
+    world: &Simulation,
+) -> Script {
     let mistake = world.mistake;
     let mut ops = Vec::new();
     let mut undo = Vec::new();
@@ -240,7 +245,7 @@ pub(crate) fn script(effect: &Effect, classes: &[u32], records: bool, world: &Wo
 }
 
 /// The steps of a recovery of a slot.
-pub(crate) fn recovery(slot: usize, world: &World) -> Script {
+pub(crate) fn recovery(slot: usize, world: &Simulation) -> Script {
     let on = On::Slot(slot);
     let (mistake, mut ops) = (world.mistake, Vec::new());
     let found = &world.window.slots[slot];
@@ -266,8 +271,8 @@ pub(crate) fn tick(class: u32) -> Script {
     Script { ops, ..Script::default() }
 }
 
-/// The steps of a look at all events, because there are news of some.
-pub(crate) fn look_at_events(classes: &[u32]) -> Script {
+/// The steps that apply the rules to all events, because some are new.
+pub(crate) fn apply_rules(classes: &[u32]) -> Script {
     let apply = |class: &u32| {
         let on = On::Class(*class);
         (0..EVENTS).map(move |event| Op::Apply(on, event))
@@ -341,11 +346,11 @@ fn pause(ops: &mut Vec<Op>, classes: &[u32], mistake: Option<Mistake>) {
 
 /// Keeps writers out of channels: first what decides, then the generation, then the bits, then a
 /// visit to every CPU and a wait for claims.
-fn keep_out(ops: &mut Vec<Op>, all: &[On], how: impl Fn(On) -> Op, mistake: Option<Mistake>) {
+fn keep_out(ops: &mut Vec<Op>, all: &[On], exclude: impl Fn(On) -> Op, mistake: Option<Mistake>) {
     for &on in all {
         match mistake {
-            Some(Mistake::GenerationBeforeState) => ops.extend([Op::Raise(on), how(on)]),
-            _ => ops.extend([how(on), Op::Raise(on)]),
+            Some(Mistake::GenerationBeforeState) => ops.extend([Op::Raise(on), exclude(on)]),
+            _ => ops.extend([exclude(on), Op::Raise(on)]),
         }
         ops.extend((0..EVENTS).map(|event| Op::ClearBit(on, event)));
     }
@@ -416,7 +421,7 @@ impl Script {
     }
 }
 
-impl World {
+impl Simulation {
     /// Returns the slot of the channel of a class of the session that is at work.
     pub(crate) fn slot_of_class(&self, class: u32) -> Option<usize> {
         let channels = &self.sessions[self.at_work?].channels;
@@ -732,7 +737,7 @@ impl World {
         let mut records: Vec<Record> =
             region.copy(from, region.head).into_iter().flatten().collect();
         progress.overwritten += from.saturating_sub(progress.position);
-        let room = if self.is_disk_full { self.random.below(2) as usize } else { usize::MAX };
+        let room = if self.is_disk_full { self.random.next_below(2) as usize } else { usize::MAX };
         let is_full = records.len() > room;
         records.truncate(room);
         let trace = &mut self.traces[slot.session];

@@ -53,7 +53,7 @@ fn channel(random: &mut Random) -> ChannelSpec {
 }
 
 fn rules(random: &mut Random) -> Vec<RuleSpec> {
-    (0..random.below(3)).map(|_| RuleSpec::new(*random.pick(&PATTERNS))).collect()
+    (0..random.next_below(3)).map(|_| RuleSpec::new(*random.pick(&PATTERNS))).collect()
 }
 
 fn filters(random: &mut Random) -> Vec<FilterSpec> {
@@ -66,8 +66,8 @@ fn filters(random: &mut Random) -> Vec<FilterSpec> {
 }
 
 fn pids(random: &mut Random) -> Vec<u32> {
-    match random.below(8) {
-        0 => vec![1 + random.below(5) as u32],
+    match random.next_below(8) {
+        0 => vec![1 + random.next_below(5) as u32],
         1 => vec![1, 2],
         _ => Vec::new(),
     }
@@ -79,13 +79,13 @@ fn executables(random: &mut Random) -> Vec<String> {
 
 fn change(random: &mut Random) -> ChannelChange {
     let mut change = ChannelChange::default();
-    match random.below(9) {
+    match random.next_below(9) {
         0 => change.pids = Some(pids(random)),
         1 => {
             change.pids = Some(pids(random));
-            change.blocking_timeout_ns = Some(random.below(3) * 1_000_000);
+            change.blocking_timeout_ns = Some(random.next_below(3) * 1_000_000);
         }
-        2 => change.blocking_timeout_ns = Some(random.below(3) * 1_000_000),
+        2 => change.blocking_timeout_ns = Some(random.next_below(3) * 1_000_000),
         3 => change.executables = Some(executables(random)),
         4 => change.mode = Some(*random.pick(&[Mode::Discard, Mode::Overwrite])),
         5 => change.buffer_size = *random.pick(&SIZES),
@@ -113,7 +113,7 @@ pub(crate) fn request(random: &mut Random) -> Request {
     let mut name = || (*random.pick(&CHANNELS)).to_owned();
     let (some, other) = (name(), name());
     let channel_name = random.once_in(2).then_some(some);
-    match random.below(24) {
+    match random.next_below(24) {
         0 => Request::Status,
         1 => Request::Spec,
         2 => Request::Follow,
@@ -122,7 +122,7 @@ pub(crate) fn request(random: &mut Random) -> Request {
         8 => Request::Clear,
         9 if random.once_in(3) => Request::Destroy,
         9..=11 => {
-            let last_ns = random.once_in(2).then(|| random.below(200));
+            let last_ns = random.once_in(2).then(|| random.next_below(200));
             Request::Snapshot { output: None, last_ns }
         }
         12 | 13 => Request::AddChannel { channel: channel(random) },
@@ -138,7 +138,7 @@ pub(crate) fn request(random: &mut Random) -> Request {
             Request::EventsOn { channel: channel_name, rules: rules(random), only, filter }
         }
         _ => {
-            let count = 1 + random.below(2);
+            let count = 1 + random.next_below(2);
             let patterns = (0..count).map(|_| (*random.pick(&PATTERNS)).to_owned()).collect();
             Request::EventsOff { channel: channel_name, patterns }
         }

@@ -9,8 +9,8 @@ use trackway_session::{FilterSpec, Mode, SessionSpec};
 
 use crate::mistakes::Mistake;
 use crate::recorder::{self, Came, Script, processes_of};
+use crate::simulation::{Simulation, TURN_NS};
 use crate::window::{EVENTS, Processes, State};
-use crate::world::{TURN_NS, World};
 use crate::writer::Writer;
 
 /// The state of a recorder.
@@ -25,7 +25,7 @@ pub(crate) enum Standing {
 }
 
 /// A request's content: `None` is the session's beginning.
-type Asked = (Client, Option<Request>);
+type PendingRequest = (Client, Option<Request>);
 
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -33,7 +33,7 @@ pub(crate) struct Session {
     pub(crate) standing: Standing,
     /// Its channels: class and slot.
     pub(crate) channels: Vec<(u32, usize)>,
-    pub(crate) asked: VecDeque<Asked>,
+    pub(crate) pending: VecDeque<PendingRequest>,
     /// The current effect: a look at a channel has none.
     effect: Option<Effect>,
     pub(crate) script: Option<Script>,
@@ -80,7 +80,7 @@ impl Session {
             machine,
             standing: Standing::Running,
             channels: Vec::new(),
-            asked: [(CREATOR, None)].into(),
+            pending: [(CREATOR, None)].into(),
             effect: None,
             script: None,
             news: 0,
@@ -90,20 +90,20 @@ impl Session {
 
     /// Returns true if it has nothing to do.
     pub(crate) fn is_idle(&self) -> bool {
-        self.asked.is_empty() && self.script.is_none()
+        self.pending.is_empty() && self.script.is_none()
     }
 
     pub(crate) fn is_at_work(&self) -> bool {
         matches!(self.standing, Standing::Running | Standing::Lost)
     }
 
-    pub(crate) fn ask(&mut self, client: Client, request: Request) {
-        self.asked.push_back((client, Some(request.clone())));
-        self.machine.ask(client, request);
+    pub(crate) fn submit(&mut self, client: Client, request: Request) {
+        self.pending.push_back((client, Some(request.clone())));
+        self.machine.submit(client, request);
     }
 }
 
-impl World {
+impl Simulation {
     /// One step of a recorder.
     pub(crate) fn step_recorder(&mut self, number: usize) -> Result<(), String> {
         if !self.sessions[number].is_at_work() {
@@ -136,10 +136,10 @@ impl World {
     pub(crate) fn run(&mut self, script: &mut Script) -> Result<bool, String> {
         let Some(op) = script.ops.pop_front() else { return Ok(true) };
         match self.carry_out(&op, script)? {
-            Came::Done => self.say(|| format!("recorder: {op:?}")),
+            Came::Done => self.log_step(|| format!("recorder: {op:?}")),
             Came::Wait => script.ops.push_front(op),
             Came::Failed(why) => {
-                self.say(|| format!("recorder: {op:?} fails: {why}"));
+                self.log_step(|| format!("recorder: {op:?} fails: {why}"));
                 script.fail(&op, why);
             }
         }
@@ -153,7 +153,7 @@ impl World {
             if session.news != news {
                 let looks = self.mistake != Some(Mistake::NewsUnseen);
                 let classes = session.channels.iter().filter(|_| looks).map(|of| of.0);
-                let script = recorder::look_at_events(&classes.collect::<Vec<_>>());
+                let script = recorder::apply_rules(&classes.collect::<Vec<_>>());
                 let session = &mut self.sessions[number];
                 (session.script, session.news) = (Some(script), news);
             } else if !session.channels.is_empty() {
@@ -171,7 +171,7 @@ impl World {
     }
 
     fn take_effect(&mut self, number: usize, mut effect: Effect) -> Result<(), String> {
-        self.say(|| format!("session {number}: {effect:?}"));
+        self.log_step(|| format!("session {number}: {effect:?}"));
         let session = &mut self.sessions[number];
         if session.standing == Standing::Exited {
             return Err(format!("after the end comes {effect:?}"));
@@ -239,9 +239,9 @@ impl World {
             (None, Effect::Finish) => Outcome::Ended(Box::<Counts>::default()),
             (None, _) => Outcome::Done,
         };
-        self.say(|| format!("session {number}: it is {outcome:?}"));
+        self.log_step(|| format!("session {number}: it is {outcome:?}"));
         self.facts.effects += 1;
-        self.sessions[number].machine.done(outcome);
+        self.sessions[number].machine.complete(outcome);
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl World {
         if self.mistake == Some(Mistake::Unanswered) && self.random.once_in(4) {
             return Ok(());
         }
-        let Some((asker, request)) = self.sessions[number].asked.pop_front() else {
+        let Some((asker, request)) = self.sessions[number].pending.pop_front() else {
             return Err(format!("nobody asked, and {client} is answered"));
         };
         if asker != client {
@@ -304,8 +304,8 @@ impl World {
     fn exited(&mut self, number: usize) -> Result<(), String> {
         let session = &mut self.sessions[number];
         session.standing = Standing::Exited;
-        if !session.asked.is_empty() {
-            return Err(format!("nobody will answer {:?}", session.asked));
+        if !session.pending.is_empty() {
+            return Err(format!("nobody will answer {:?}", session.pending));
         }
         if !session.channels.is_empty() {
             return Err(format!("it is over, and has channels: {:?}", session.channels));
@@ -389,7 +389,7 @@ impl World {
             let is_at_it = |writer: &Writer| writer.describes().is_some_and(|of| of.event == event);
             let is_left = |life| {
                 self.ledger.is_left(event, life)
-                    || self.window.news != news && self.ledger.is_told(event, life)
+                    || self.window.news != news && self.ledger.is_reported(event, life)
             };
             let is_excused = self.writers.iter().any(is_at_it) || slot.life.is_some_and(is_left);
             if self.window.has_bit(event, index) != is_said && !is_excused {
@@ -402,7 +402,7 @@ impl World {
 
     /// A recorder is killed, or finds that another one took its session.
     pub(crate) fn end_recorder(&mut self, number: usize, standing: Standing) {
-        self.say(|| format!("session {number} is {standing:?}"));
+        self.log_step(|| format!("session {number} is {standing:?}"));
         let session = &mut self.sessions[number];
         session.standing = standing;
         for (_, slot) in session.channels.drain(..) {
@@ -416,13 +416,13 @@ impl World {
         let effect = session.effect.take();
         session.script = None;
         if standing == Standing::Killed {
-            session.asked.clear();
+            session.pending.clear();
             return;
         }
         let why = Refusal::new("another recorder took it over");
-        session.machine.lose(&why);
+        session.machine.abort(&why);
         if effect.is_some() {
-            session.machine.done(Outcome::Failed(why));
+            session.machine.complete(Outcome::Failed(why));
         }
     }
 
@@ -438,7 +438,7 @@ impl World {
             self.window.slots[slot].is_left && self.window.slots[slot].state != State::Free
         };
         if let Some(slot) = (0..self.window.slots.len()).find(is_left) {
-            self.say(|| format!("slot {slot} is recovered"));
+            self.log_step(|| format!("slot {slot} is recovered"));
             self.facts.recovered += 1;
             let script = recorder::recovery(slot, self);
             self.window.slots[slot].is_left = false;
@@ -451,7 +451,9 @@ impl World {
     pub(crate) fn kill_recovery(&mut self) {
         // The last step of a recovery frees the slot, which may be another session's since.
         if let Some((slot, script)) = self.recovery.take().filter(|of| !of.1.ops.is_empty()) {
-            self.say(|| format!("who recovers slot {slot} is killed before {:?}", script.ops[0]));
+            self.log_step(|| {
+                format!("who recovers slot {slot} is killed before {:?}", script.ops[0])
+            });
             let slot = &mut self.window.slots[slot];
             slot.is_left = slot.state != State::Free;
         }

@@ -4,8 +4,8 @@
 //! Longer than 600 lines: a list with an arm for each step of a writer.
 
 use crate::mistakes::Mistake;
+use crate::simulation::Simulation;
 use crate::window::{CPUS, EVENTS, Emission, Life, Record, SLOTS, State};
-use crate::world::World;
 
 /// Successors that a record follows, as in the agent.
 const SUCCESSORS_MAX: usize = SLOTS;
@@ -139,12 +139,12 @@ pub(crate) struct Describe {
     pub(crate) event: usize,
     pub(crate) slot: usize,
     /// The bit that it has set for the slot, or for its successor.
-    ours: u32,
+    own_bits: u32,
     tries: usize,
     /// Changes of the word when it loaded it: for the checks.
-    seen: u64,
+    changes: u64,
     /// The owner of the bit that it is about to set: for the checks.
-    whose: Option<Life>,
+    bit_owner: Option<Life>,
 }
 
 impl Writer {
@@ -206,7 +206,7 @@ impl Writer {
     }
 }
 
-impl World {
+impl Simulation {
     /// One turn of a thread.
     // Longer than 70 lines: an arm for each state.
     pub(crate) fn step_writer(&mut self, number: usize) -> Result<(), String> {
@@ -220,7 +220,7 @@ impl World {
         }
         if at != At::Idle {
             let cpu = self.writers[number].cpu;
-            self.say(|| format!("thread {number} on CPU {cpu}: {at:?}"));
+            self.log_step(|| format!("thread {number} on CPU {cpu}: {at:?}"));
         }
         let next = match at {
             At::Idle => self.begin_call(number),
@@ -265,8 +265,8 @@ impl World {
             }
             At::Follow { slot } => self.follow(number, slot),
             At::Describe(of) => {
-                let seen = self.window.changes[of.event];
-                At::Read(Describe { seen, ..of }, self.window.words[of.event])
+                let changes = self.window.changes[of.event];
+                At::Read(Describe { changes, ..of }, self.window.words[of.event])
             }
             At::Read(of, word) => self.read(of, word),
             At::Change(of, word, into) => self.change(of, word, into),
@@ -283,7 +283,7 @@ impl World {
 
     /// A call site that the process knows, or a module that is loaded.
     fn begin_call(&mut self, number: usize) -> At {
-        let event = self.random.below(EVENTS as u64) as usize;
+        let event = self.random.next_below(EVENTS as u64) as usize;
         let process = self.writers[number].process;
         // Modules are loaded that describe events, new ones and such as others have described.
         let is_known = self.processes[process].knows[event];
@@ -297,15 +297,17 @@ impl World {
             return At::Describe(Describe { event, ..Describe::default() });
         }
         if self.random.once_in(5) {
-            self.writers[number].cpu = self.random.below(CPUS as u64) as usize;
+            self.writers[number].cpu = self.random.next_below(CPUS as u64) as usize;
         }
-        self.look();
+        self.observe_changes();
         let emission = self.ledger.load(&self.window, event, process, self.now);
         let word = self.window.words[event];
         let writer = &mut self.writers[number];
         (writer.event, writer.emission) = (event, emission);
         (writer.bits, writer.named) = (word, word);
-        self.say(|| format!("thread {number}: emission {emission} of event {event}: {word:#b}"));
+        self.log_step(|| {
+            format!("thread {number}: emission {emission} of event {event}: {word:#b}")
+        });
         At::Next
     }
 
@@ -314,7 +316,7 @@ impl World {
         if writer.bits == 0 {
             let emission = writer.emission;
             writer.at = At::Idle;
-            self.look();
+            self.observe_changes();
             return self.ledger.finish(&self.window, emission);
         }
         let slot = writer.bits.trailing_zeros() as usize;
@@ -478,7 +480,7 @@ impl World {
     fn follow(&mut self, number: usize, from: usize) -> At {
         let (word, successor) =
             (self.window.words[self.writers[number].event], self.window.slots[from].successor);
-        self.say(|| format!("thread {number}: the word is {word:#b}, the heir {successor:?}"));
+        self.log_step(|| format!("thread {number}: the word is {word:#b}, the heir {successor:?}"));
         let writer = &mut self.writers[number];
         let mut slot = from;
         writer.hops += 1;
@@ -513,11 +515,11 @@ impl World {
         let through = self.next_slot(of);
         let slot = &self.window.slots[of.slot];
         of.tries += 1;
-        if of.ours != 0 && self.mistake == Some(Mistake::RulesNotLookedAtAgain) {
+        if of.own_bits != 0 && self.mistake == Some(Mistake::RulesNotLookedAtAgain) {
             return through;
         }
         if of.tries > TRIES_MAX {
-            self.tell(of, of.ours | 1 << of.slot);
+            self.leave_to_recorder(of, of.own_bits | 1 << of.slot);
             return through;
         }
         let heir = slot.successor.filter(|_| self.mistake != Some(Mistake::SuccessorUnseen));
@@ -529,11 +531,11 @@ impl World {
         let wanted = if slot.selects[of.event] && is_open { 1 << target } else { 0 };
         if wanted != 0 {
             self.window.slots[target].has_id[of.event] = true;
-            of.whose = self.window.slots[target].life;
+            of.bit_owner = self.window.slots[target].life;
         }
         // Beside a bit that is to go, sites would record it twice: the recorder moves it.
         let late = self.predecessors(target) & word;
-        let wrong = of.ours & !wanted;
+        let wrong = of.own_bits & !wanted;
         let into = match self.mistake {
             Some(Mistake::OldBitLeft) => word | wanted,
             Some(Mistake::BitMovedByOthers) if wanted != 0 => word & !late | wanted,
@@ -542,20 +544,20 @@ impl World {
             _ => word | wanted,
         };
         if into == word {
-            self.tell(of, wrong | wanted & !word);
+            self.leave_to_recorder(of, wrong | wanted & !word);
             return through;
         }
         At::Change(of, word, into)
     }
 
     /// A constructor leaves bits to the recorder.
-    fn tell(&mut self, of: Describe, wrong: u32) {
+    fn leave_to_recorder(&mut self, of: Describe, wrong: u32) {
         if wrong == 0 || self.mistake == Some(Mistake::WrongBitUntold) {
             return;
         }
         self.window.news += 1;
         for slot in (0..SLOTS).filter(|slot| wrong >> slot & 1 != 0) {
-            self.ledger.tell(of.event, self.window.slots[slot].life);
+            self.ledger.report(of.event, self.window.slots[slot].life);
         }
     }
 
@@ -563,7 +565,7 @@ impl World {
     fn next_slot(&self, of: Describe) -> At {
         let is_there = |slot: &usize| self.window.slots[*slot].life.is_some();
         match (of.slot + 1..SLOTS).find(is_there) {
-            Some(slot) => At::Describe(Describe { slot, ours: 0, tries: 0, ..of }),
+            Some(slot) => At::Describe(Describe { slot, own_bits: 0, tries: 0, ..of }),
             None => At::Aim { event: of.event },
         }
     }
@@ -575,19 +577,19 @@ impl World {
         }
         let (set, cleared) = (into & !word, word & !into);
         // It may be what it was, and have been something else in between.
-        if now == word && self.window.changes[of.event] != of.seen {
+        if now == word && self.window.changes[of.event] != of.changes {
             self.facts.mistaken += 1;
             self.ledger.doubt(of.event);
         }
         for slot in (0..SLOTS).filter(|slot| set >> slot & 1 != 0) {
             let life = self.window.slots[slot].life;
-            if life != of.whose {
+            if life != of.bit_owner {
                 self.facts.stray += 1;
                 self.ledger.stray(of.event, life);
             }
         }
         self.window.set_word(of.event, now & !cleared | set);
-        of.ours = of.ours & !cleared | set;
+        of.own_bits = of.own_bits & !cleared | set;
         self.window.is_changed = true;
         At::Describe(of)
     }
@@ -609,7 +611,7 @@ impl World {
 
     /// A constructor leaves bits as they are, which it may have set for rules of before.
     fn leave(&mut self, of: Describe) {
-        for slot in (0..SLOTS).filter(|slot| of.ours >> slot & 1 != 0) {
+        for slot in (0..SLOTS).filter(|slot| of.own_bits >> slot & 1 != 0) {
             self.ledger.leave(of.event, self.window.slots[slot].life);
         }
     }
@@ -619,7 +621,7 @@ impl World {
     pub(crate) fn is_in_hand(writers: &[Writer], event: usize, slot: usize) -> bool {
         writers.iter().any(|writer| {
             writer.describes().is_some_and(|of| {
-                of.event == event && (of.ours >> slot & 1 != 0 || of.slot == slot)
+                of.event == event && (of.own_bits >> slot & 1 != 0 || of.slot == slot)
             })
         })
     }

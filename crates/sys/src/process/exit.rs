@@ -36,7 +36,7 @@ impl ExitStatus {
     }
 }
 
-/// `struct pidfd_info` as it was first published: the kernel takes any length from this one on.
+/// First published form of `struct pidfd_info`: the kernel takes any length from this one on.
 #[repr(C)]
 #[derive(Default)]
 struct PidfdInfo {

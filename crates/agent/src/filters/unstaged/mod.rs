@@ -31,7 +31,7 @@ const _: () = assert!(BUFFER_BYTES.is_multiple_of(CHUNK_BYTES));
 /// The reason why a frame is not filled.
 enum FrameError {
     /// The event is not one for the filter.
-    Unfit,
+    Inapplicable,
     /// The buffer is full.
     NoRoom,
 }
@@ -210,7 +210,7 @@ impl Step {
             // SAFETY: by contract it has the type in the description.
             let value = match unsafe { value_of(source, argument, buffer) } {
                 Ok(value) => value,
-                Err(FrameError::Unfit) => return Some(false),
+                Err(FrameError::Inapplicable) => return Some(false),
                 Err(FrameError::NoRoom) => return None,
             };
             frame.push(value);
@@ -264,7 +264,7 @@ unsafe fn value_of(
             }
             Source::Element(scalar, index) => {
                 if at.is_null() || usize::from(index) >= length {
-                    return Err(FrameError::Unfit);
+                    return Err(FrameError::Inapplicable);
                 }
                 scalar_of(scalar, at, usize::from(index) * scalar.size_bytes())
             }
@@ -289,5 +289,5 @@ unsafe fn scalar_of(scalar: Scalar, at: *const u8, within: usize) -> Result<u64,
             );
         }
     }
-    scalar_at(&bytes, 0, scalar).ok_or(FrameError::Unfit)
+    scalar_at(&bytes, 0, scalar).ok_or(FrameError::Inapplicable)
 }

@@ -1,4 +1,4 @@
-//! What is worked out once all slots are known: what is hidden, texts before values, places.
+//! The last step of parsing, once all slots are known: hidden fields, texts before values, places.
 
 use std::collections::HashMap;
 

@@ -18,7 +18,7 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// How an error message calls it.
+    /// Returns the token as error messages show it.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Word(word) => format!("'{word}'"),
@@ -184,7 +184,7 @@ impl<'text> Lexer<'text> {
         }
     }
 
-    /// What follows a backslash, as in C.
+    /// Returns the character of an escape sequence as in C, after its backslash.
     fn escape(&mut self) -> Option<u8> {
         Some(match self.step()? {
             b'a' => 7,

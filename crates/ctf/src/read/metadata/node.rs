@@ -1,5 +1,5 @@
-//! What the parser makes of metadata: types as they are written, names of types resolved, names
-//! of fields not yet.
+//! The parser's result: types as they are written, names of types resolved, names of fields not
+//! yet.
 //!
 //! Nodes are shared, so that a short text cannot ask for much memory; each knows its depth, so
 //! that no walk over them (not even dropping them) can exhaust the stack.
@@ -15,20 +15,23 @@ use crate::read::trace::{ClockClass, TraceName};
 pub(crate) const DEPTH_MAX: u32 = 48;
 
 /// Line and column in the metadata's text, both from 1.
-pub(crate) type Place = (u32, u32);
+pub(crate) type SourcePosition = (u32, u32);
 
 /// A type as written.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) depth: u32,
-    /// Where it, or what encloses it most closely, is declared.
-    pub(crate) place: Place,
+    /// Place of the declaration, or of the closest one around it.
+    pub(crate) place: SourcePosition,
     pub(crate) kind: NodeKind,
 }
 
 impl Node {
     /// A node that is declared at `place`, unless it is too deep.
-    pub(crate) fn shared(place: Place, kind: NodeKind) -> Result<Arc<Self>, MetadataError> {
+    pub(crate) fn shared(
+        place: SourcePosition,
+        kind: NodeKind,
+    ) -> Result<Arc<Self>, MetadataError> {
         let depth = kind.depth();
         if depth > DEPTH_MAX {
             return Err(MetadataError::at(place, MetadataProblem::TooComplex));
@@ -70,9 +73,9 @@ pub(crate) struct IntegerNode {
     pub(crate) blob: bool,
     /// The clock that it sets.
     pub(crate) clock: Option<Arc<str>>,
-    /// Whether it sets its stream's default clock (CTF 2).
+    /// True if the field sets its stream's default clock (CTF 2).
     pub(crate) default_clock: bool,
-    /// What it tells the reader, if it is not its name that says so (CTF 2).
+    /// The field's use for the reader, if its name does not give it (CTF 2).
     pub(crate) role: Role,
     pub(crate) boolean: bool,
     pub(crate) reversed: bool,
@@ -107,11 +110,11 @@ impl IntegerNode {
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) node: Arc<Node>,
-    /// Which tags select it, if labels of the tag do not say so (CTF 2).
+    /// Tags that select the option, if labels of the tag do not (CTF 2).
     pub(crate) ranges: Option<Vec<(u64, u64)>>,
 }
 
-/// Where the path of a reference begins.
+/// The start of a reference's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
     /// To be found out (CTF 1.8): at a scope's name, or in the structures around.
@@ -119,7 +122,7 @@ pub(crate) enum Start {
     /// In a scope, by its number in `resolve.rs`.
     Scope(usize),
     /// So many structures above the one that the dependent field is in.
-    Above(usize),
+    Enclosing(usize),
 }
 
 /// The path of a field that another one depends on, and where it is named.
@@ -127,7 +130,7 @@ pub(crate) enum Start {
 pub(crate) struct Reference {
     pub(crate) path: Vec<String>,
     pub(crate) start: Start,
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
 }
 
 impl NodeKind {
@@ -161,7 +164,7 @@ pub enum EnvironmentValue {
 pub(crate) struct Document {
     /// Size of the text that it was read from.
     pub(crate) text_bytes: usize,
-    /// Whether it is CTF 2: then names mean nothing, and times are only where a role says so.
+    /// True for CTF 2: then names have no meaning, and times are only where a role says so.
     pub(crate) is_version_2: bool,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) name: TraceName,
@@ -176,7 +179,7 @@ pub(crate) struct Document {
 #[derive(Debug)]
 pub(crate) struct ClockNode {
     pub(crate) clock: ClockClass,
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
 }
 
 #[derive(Debug, Default)]
@@ -187,7 +190,7 @@ pub(crate) struct StreamNode {
     pub(crate) event_context: Option<Arc<Node>>,
     /// Name of its default clock (CTF 2).
     pub(crate) clock: Option<Arc<str>>,
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
 }
 
 #[derive(Debug, Default)]
@@ -199,5 +202,5 @@ pub(crate) struct EventNode {
     pub(crate) emf_uri: Option<String>,
     pub(crate) context: Option<Arc<Node>>,
     pub(crate) fields: Option<Arc<Node>>,
-    pub(crate) place: Place,
+    pub(crate) place: SourcePosition,
 }

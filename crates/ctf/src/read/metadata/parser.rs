@@ -11,7 +11,7 @@ use super::node::{ClockNode, DEPTH_MAX, Document, EnvironmentValue, EventNode, N
 use crate::read::error::{MetadataError, MetadataProblem};
 use crate::read::trace::ClockClass;
 
-/// What may stand behind `=`.
+/// A value after `=`.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Number(i128),
@@ -27,11 +27,11 @@ pub(crate) struct Parser<'text> {
     token_at: Lexer<'text>,
     /// The token not yet taken.
     pub(crate) token: Token,
-    /// Where it stands.
+    /// Place of the token.
     pub(crate) place: (u32, u32),
     /// Names of types, innermost scope last; `struct x`, `variant x`, `enum x` among them.
     pub(crate) scopes: Vec<HashMap<String, Arc<Node>>>,
-    /// What is known of the trace's environment: lengths of arrays may be in it.
+    /// Values of the trace's environment: lengths of arrays may be in it.
     pub(crate) environment: Vec<(String, EnvironmentValue)>,
     nesting: u32,
 }
@@ -41,7 +41,7 @@ pub(crate) type Parsed<T> = Result<T, MetadataError>;
 /// The kinds of blocks, in the order in which they are read: each may use what an earlier one
 /// says, wherever that stands in the text. (The order is babeltrace2's.)
 const BLOCKS: [&str; 5] = ["env", "clock", "", "trace", "stream"];
-/// Which of them declarations of types are.
+/// Index of the declarations of types in them.
 const DECLARATIONS: usize = 2;
 /// Deepest braces: types in a block, and the attributes of the innermost one.
 const BRACES_MAX: u32 = DEPTH_MAX + 4;
@@ -405,7 +405,7 @@ impl<'text> Parser<'text> {
         u64::try_from(number).map_err(|_| self.error(MetadataProblem::Value("id")))
     }
 
-    /// Whether it is big endian; `None` for the trace's own order.
+    /// Returns true for big endian; `None` for the trace's own order.
     pub(crate) fn byte_order(&self, order: &[String]) -> Parsed<Option<bool>> {
         match order {
             [order] if order == "le" => Ok(Some(false)),
@@ -416,7 +416,7 @@ impl<'text> Parser<'text> {
     }
 }
 
-/// What an entry of a block says.
+/// An entry of a block.
 enum Entry {
     Value(Value),
     Type(Arc<Node>),

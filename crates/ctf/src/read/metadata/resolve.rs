@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::clocks::{map_time, one_clock};
 use super::finish::{finish, fixed};
 use super::node::{
-    Document, EventNode, IntegerNode, Named, Node, NodeKind, Place, Reference, Start, StreamNode,
-    TextEndNode,
+    Document, EventNode, IntegerNode, Named, Node, NodeKind, Reference, SourcePosition, Start,
+    StreamNode, TextEndNode,
 };
 use crate::model::Literal;
 use crate::model::runs::Flat;
@@ -29,7 +29,7 @@ const NODES_SPARE: usize = 1 << 16;
 
 type Resolved<T> = Result<T, MetadataError>;
 
-/// Where a field stands: CTF's dynamic scopes, outermost first.
+/// Indexes of CTF's dynamic scopes, outermost first.
 const PACKET_HEADER: usize = 0;
 const PACKET_CONTEXT: usize = 1;
 const EVENT_HEADER: usize = 2;
@@ -231,7 +231,7 @@ impl Resolver<'_> {
     }
 
     /// The stream's clock: its default one (CTF 2), or the only one that its fields set.
-    fn clock(&self, events: &[EventClass], place: Place) -> Resolved<Option<&ClockClass>> {
+    fn clock(&self, events: &[EventClass], place: SourcePosition) -> Resolved<Option<&ClockClass>> {
         let mut name = self.default_clock.as_ref();
         let scopes = self.scopes[PACKET_CONTEXT..].iter().flatten();
         let payloads = events.iter().flat_map(|event| [&event.context, &event.fields]).flatten();
@@ -243,7 +243,7 @@ impl Resolver<'_> {
 
     /// Lets the integers of these names, however deep, set the trace's only clock, if they set
     /// none: babeltrace2 does, and makes a clock if there is none.
-    fn map_times(&mut self, scope: usize, names: &[&str], place: Place) -> Resolved<()> {
+    fn map_times(&mut self, scope: usize, names: &[&str], place: SourcePosition) -> Resolved<()> {
         let clocks = &mut self.clocks;
         let kind = self.scopes[scope].as_mut().filter(|_| !self.document.is_version_2);
         let Some(kind) = kind else { return Ok(()) };
@@ -411,7 +411,7 @@ impl Resolver<'_> {
         let path: Vec<&str> = reference.path.iter().map(String::as_str).collect();
         let (frames, slots) = (&mut self.frames[..], &mut self.slots);
         let from = match reference.start {
-            Start::Above(count) => {
+            Start::Enclosing(count) => {
                 let frame = frames.len().checked_sub(count + 1);
                 return match frame.and_then(|frame| frames.get_mut(frame..)) {
                     Some(around) => find_around(around, &path, slots),
@@ -545,7 +545,7 @@ fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
     }
 }
 
-/// Whether an array of it is text: bytes, at byte boundaries, with an encoding.
+/// Returns true if an array of this type is text: bytes, at byte boundaries, with an encoding.
 fn is_character(kind: &Type) -> bool {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
@@ -555,12 +555,12 @@ fn is_character(kind: &Type) -> bool {
     }
 }
 
-/// Whether an array of it is a BLOB.
+/// Returns true if an array of this type is a BLOB.
 const fn is_blob_byte(kind: &Type) -> bool {
     matches!(kind, Type::Integer(Integer { blob: true, .. }))
 }
 
-/// Every integer named `id`, however deep in the event header, tells the event's class.
+/// Every integer named `id`, however deep in the event header, gives the event's class.
 fn give_id_role(kind: &mut Type) {
     match kind {
         Type::Struct(structure) => {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::lexer::Token;
-use super::node::{EnvironmentValue, IntegerNode, Named, Node, NodeKind, Place, Reference, Start};
+use super::node::{
+    EnvironmentValue, IntegerNode, Named, Node, NodeKind, Reference, SourcePosition, Start,
+};
 use super::parser::{Parsed, Parser, Value};
 use crate::model::meaning::Meaning;
 use crate::model::types::{Base, Mapping};
@@ -30,7 +32,7 @@ const ALIGNMENT_MAX: i128 = 4096;
 const LABELS_MAX: usize = 65_536;
 
 impl Parser<'_> {
-    /// Whether a declaration of a type comes next, not an entry of a block. `variant` and
+    /// Returns true if a declaration of a type comes next, not an entry of a block. `variant` and
     /// `struct` begin one too, but never a path.
     pub(crate) fn at_declaration(&self) -> bool {
         ["typealias", "typedef", "struct", "variant", "enum"].iter().any(|word| self.at_word(word))
@@ -90,7 +92,7 @@ impl Parser<'_> {
         }
     }
 
-    fn lookup(&self, place: Place, name: &str) -> Parsed<Arc<Node>> {
+    fn lookup(&self, place: SourcePosition, name: &str) -> Parsed<Arc<Node>> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
         let unknown = || MetadataError::at(place, MetadataProblem::UnknownType(name.to_owned()));
         found.cloned().ok_or_else(unknown)
@@ -244,7 +246,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether it makes characters of bytes. ASCII counts as UTF-8.
+    /// Returns true if the encoding makes characters of bytes. ASCII counts as UTF-8.
     fn encoding(&self, value: &Value) -> Parsed<bool> {
         let word = match value {
             Value::Text(text) => text,

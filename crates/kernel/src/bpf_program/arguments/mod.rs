@@ -521,7 +521,7 @@ pub(super) mod tests {
     /// kernel's sources.
     #[test]
     fn the_state_of_a_thread_is_the_kernels() {
-        /// As in Linux 6.14: include/linux/sched.h, include/trace/events/sched.h.
+        /// Follows include/linux/sched.h and include/trace/events/sched.h of Linux 6.14.
         fn kernels(preempt: bool, state: u32, exit_state: u32) -> u64 {
             if preempt {
                 return 0x100;

@@ -6,7 +6,7 @@ use trackway_schema::{FieldKind, Scalar};
 const FIRST_PRIORITY: i32 = 100;
 /// DEFAULT_PRIO: the priority of nice 0.
 const DEFAULT_PRIORITY: i32 = 120;
-/// A context of the kernel's events.
+/// A context of kernel events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     /// The name in traces and filters.

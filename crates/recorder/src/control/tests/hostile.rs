@@ -75,20 +75,20 @@ fn line_of(request: Request) -> Vec<u8> {
 /// Returns lines that a client may send: requests, and bytes that resemble some.
 fn lines(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..random.below(40) {
-        let patterns = vec!["app:x".into(); random.below(50) as usize];
-        let line = match random.below(6) {
+    for _ in 0..random.next_below(40) {
+        let patterns = vec!["app:x".into(); random.next_below(50) as usize];
+        let line = match random.next_below(6) {
             0 => b"\n".to_vec(),
             1 => b"{\"version\":9,\"ask\":\"fly\"}\n".to_vec(),
             2 => line_of(Request::EventsOff { channel: None, patterns }),
-            3 => [vec![b'['; random.below(300) as usize], b"\n".to_vec()].concat(),
+            3 => [vec![b'['; random.next_below(300) as usize], b"\n".to_vec()].concat(),
             _ => line_of(Request::Status),
         };
         bytes.extend(line);
     }
-    for _ in 0..random.below(8).min(bytes.len() as u64) {
-        let at = random.below(bytes.len() as u64) as usize;
-        match random.below(3) {
+    for _ in 0..random.next_below(8).min(bytes.len() as u64) {
+        let at = random.next_below(bytes.len() as u64) as usize;
+        match random.next_below(3) {
             0 => bytes[at] = random.next() as u8,
             1 => bytes[at] = b'\n',
             _ => drop(bytes.drain(at..bytes.len().min(at + 9))),
@@ -103,7 +103,7 @@ fn lines(random: &mut Random) -> Vec<u8> {
 /// Sends in pieces; fails if the peer does not read them any more.
 fn send(stream: &mut UnixStream, mut bytes: &[u8], random: &mut Random) -> std::io::Result<()> {
     while !bytes.is_empty() {
-        let (piece, rest) = bytes.split_at(bytes.len().min(1 + random.below(400) as usize));
+        let (piece, rest) = bytes.split_at(bytes.len().min(1 + random.next_below(400) as usize));
         stream.write_all(piece)?;
         bytes = rest;
     }
@@ -121,7 +121,7 @@ fn visit(world: &TestServer, seed: u64) {
     let mut random = Random::new(seed);
     let sent = lines(&mut random);
     let mut stream = world.connect();
-    match random.below(6) {
+    match random.next_below(6) {
         // It does not read, and goes.
         0 => drop(send(&mut stream, &sent, &mut random)),
         // It goes in the middle of a line.
@@ -455,8 +455,8 @@ fn a_hostile_recorder_s_answer_is_an_error() {
             0 => vec![b'['; 200],
             _ => good.clone(),
         };
-        for _ in 0..1 + random.below(3) {
-            let at = random.below(line.len() as u64) as usize;
+        for _ in 0..1 + random.next_below(3) {
+            let at = random.next_below(line.len() as u64) as usize;
             line[at] = random.next() as u8;
         }
         line.push(b'\n');

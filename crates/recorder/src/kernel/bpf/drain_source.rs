@@ -10,7 +10,7 @@ use trackway_kernel::bpf_program::buffers::Buffers;
 use trackway_kernel::bpf_program::layout::LEVELS;
 use trackway_kernel::bpf_program::scope::Scope;
 use trackway_sys::clock::monotonic_ns;
-use trackway_window::Way;
+use trackway_window::WriterPath;
 
 use crate::kernel::drain_thread::{DrainSource, Ended};
 use crate::recording::changes;
@@ -209,7 +209,7 @@ impl BpfDrain {
 /// Returns the regions of all CPUs and levels.
 pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionDrain> {
     let cpus = buffers.cpus();
-    let streams_of_a_level = (cpus * Way::ALL.len()) as u64;
+    let streams_of_a_level = (cpus * WriterPath::ALL.len()) as u64;
     let names = |level: usize| {
         let files = if level == 0 { layout::KERNEL.into() } else { format!("kernel{level}") };
         let instances_before = level as u64 * streams_of_a_level;
@@ -220,7 +220,7 @@ pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionDra
     all.filter_map(|(cpu, level)| {
         let region = buffers.region(cpu, level)?;
         let names = Arc::clone(&names[level]);
-        Some(RegionDrain::new(region, names, cpu as u32, Way::Sequence, overwrite))
+        Some(RegionDrain::new(region, names, cpu as u32, WriterPath::Sequence, overwrite))
     })
     .collect()
 }

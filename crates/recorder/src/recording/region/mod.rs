@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use trackway_ctf::write::PACKET_HEADER_BYTES;
 use trackway_ring::claim::Claim;
 use trackway_ring::{Damage, Drained, Memory, Piece, Region, Snapshot};
-use trackway_session::{Backing, BufferLook, Shortage, Tracefiles};
-use trackway_window::{NOT_OF_SESSION, Way, reset_region};
+use trackway_session::{Backing, BufferUsage, Shortage, Tracefiles};
+use trackway_window::{NOT_OF_SESSION, WriterPath, reset_region};
 
 use crate::recording::lockless::Lockless;
 use crate::trace::layout::Trace;
@@ -32,7 +32,7 @@ pub(crate) struct RegionDrain {
     pub(crate) region: RegionRef,
     names: Arc<StreamNames>,
     pub(crate) cpu: u32,
-    pub(crate) way: Way,
+    pub(crate) way: WriterPath,
     pub(crate) backing: Backing,
     pub(crate) drained: Drained,
     pub(crate) stream: Option<Stream>,
@@ -159,7 +159,7 @@ impl RegionDrain {
         region: Region<'static>,
         names: Arc<StreamNames>,
         cpu: u32,
-        way: Way,
+        way: WriterPath,
         overwrite: bool,
     ) -> Self {
         let geometry = region.geometry;
@@ -334,13 +334,13 @@ impl RegionDrain {
     pub(crate) fn name(&self) -> String {
         let Self { cpu, names, .. } = self;
         match self.way {
-            Way::Sequence => format!("{}_{cpu}", names.files),
-            Way::Claim(which) => format!("{}_{cpu}_claim{which}", names.files),
+            WriterPath::Sequence => format!("{}_{cpu}", names.files),
+            WriterPath::Claim(which) => format!("{}_{cpu}_claim{which}", names.files),
         }
     }
 
     pub(crate) fn stream_id(&self, uuid: [u8; 16]) -> StreamId {
-        let instance = u64::from(self.cpu) * Way::ALL.len() as u64 + self.way.index() as u64;
+        let instance = u64::from(self.cpu) * WriterPath::ALL.len() as u64 + self.way.index() as u64;
         let instance = self.names.instances_before + instance;
         StreamId { uuid, class: self.names.class, instance, cpu: self.cpu }
     }
@@ -391,7 +391,7 @@ impl RegionDrain {
         self.losses.observe((snapshot.discarded, self.lost_uncounted));
         let geometry = self.region.0.geometry;
         let size_bytes = geometry.sub_count() << geometry.sub_shift();
-        self.shortage.look(BufferLook {
+        self.shortage.update(BufferUsage {
             lost: self.lost_for_room(),
             size_bytes,
             unread_bytes,

@@ -66,7 +66,7 @@ impl TestRegion {
     fn work(&self) -> RegionDrain {
         let names = Arc::new(StreamNames::new("channel", 0));
         let overwrite = self.region.control.limit.load(Ordering::Relaxed) == u64::MAX;
-        RegionDrain::new(self.region, names, 0, Way::Sequence, overwrite)
+        RegionDrain::new(self.region, names, 0, WriterPath::Sequence, overwrite)
     }
 
     /// Writes a record at time `now`, or counts it if there is no space.

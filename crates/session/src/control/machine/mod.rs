@@ -1,9 +1,9 @@
 //! The decisions of a session's recorder: a state machine.
 //!
-//! Requests come in by [`Machine::ask`]. [`Machine::next_effect`] returns what is to be done, one
-//! effect at a time; the driver reports the outcome by [`Machine::done`], before it calls anything
-//! else. The machine has no clock, no files, no window: so histories of any kind can be played
-//! through in tests.
+//! Requests come in by [`Machine::submit`]. [`Machine::next_effect`] returns what is to be done,
+//! one effect at a time; the driver reports the outcome by [`Machine::complete`], before it calls
+//! anything else. The machine has no clock, no files, no window: so histories of any kind can be
+//! played through in tests.
 //!
 //! Invariants: every request is answered exactly once, in the order of requests; what was refused
 //! has changed nothing (a session that could not be stopped or ended whole is stopped or ended all
@@ -30,9 +30,9 @@ pub type Client = u64;
 /// The client that learns how the session's beginning went.
 pub const CREATOR: Client = 0;
 
-/// Least time between two snapshots that programs asked for, and between two for such that died, in
+/// Least time between two snapshots that programs requested, and between two for crashes, in
 /// ns: dozens of them would fill the disk.
-const UNASKED_PERIOD_NS: u64 = 1_000_000_000;
+const AUTOMATIC_PERIOD_NS: u64 = 1_000_000_000;
 
 /// A channel that is to be, and the class of its streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,9 +151,9 @@ pub enum Output {
 /// Why there is a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// A user asked.
-    Asked,
-    /// A program asked.
+    /// A user requested it.
+    Requested,
+    /// A program requested it.
     Program,
     /// A traced process died of a signal.
     Crash {
@@ -192,8 +192,8 @@ pub struct Machine {
     snapshots: u32,
     /// The part of them that went into folders of the session's.
     numbered: u32,
-    unasked: Unasked,
-    asked: VecDeque<Ask>,
+    automatic: AutomaticSnapshots,
+    queue: VecDeque<QueuedRequest>,
     job: Option<Job>,
     /// The effect that is being carried out.
     doing: Option<Step>,
@@ -202,28 +202,28 @@ pub struct Machine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Beginning,
-    There,
+    Begun,
     Over,
     /// [`Effect::Exit`] was given out.
     Exited,
 }
 
 #[derive(Debug)]
-enum Ask {
+enum QueuedRequest {
     Client(Client, Box<Request>),
-    Unasked(Reason),
+    Automatic(Reason),
 }
 
-/// Snapshots that no command requested. A reason that comes too soon is remembered, so that every
-/// reason is followed by a snapshot.
+/// Snapshots that no command requested. A reason that comes too soon is kept, so that a snapshot
+/// follows every reason.
 #[derive(Debug, Default)]
-struct Unasked {
+struct AutomaticSnapshots {
     /// The first process that died since the last snapshot for such a reason.
     crash: Option<Reason>,
-    /// A program has asked since.
+    /// True if a program has requested one since.
     program: bool,
-    /// When the next may be for each reason: programs that ask all the time must not keep one that
-    /// dies from having its own at once.
+    /// Earliest time of the next one for each reason: frequent requests of programs must not delay
+    /// the snapshot of a crash.
     crash_due_ns: u64,
     program_due_ns: u64,
 }
@@ -263,7 +263,7 @@ enum Then {
 }
 
 impl Machine {
-    /// A session that begins as `spec` says: first of all, [`CREATOR`] is told how that went.
+    /// A session that begins as `spec` says: first of all, [`CREATOR`] gets the outcome.
     pub fn new(spec: SessionSpec) -> Self {
         let channels: Vec<(ChannelSpec, u32)> = spec.channels.iter().cloned().zip(0..).collect();
         let planned =
@@ -281,8 +281,8 @@ impl Machine {
             phase: Phase::Beginning,
             snapshots: 0,
             numbered: 0,
-            unasked: Unasked::default(),
-            asked: VecDeque::new(),
+            automatic: AutomaticSnapshots::default(),
+            queue: VecDeque::new(),
             job: Some(job),
             doing: None,
         }
@@ -308,51 +308,51 @@ impl Machine {
         self.snapshots
     }
 
-    /// Takes a request in. After [`Effect::Exit`] it stays without an answer.
-    pub fn ask(&mut self, client: Client, request: Request) {
+    /// Queues a request. After [`Effect::Exit`] it gets no answer.
+    pub fn submit(&mut self, client: Client, request: Request) {
         if request == Request::Destroy {
-            // There is no later any more: what waits for its time is made before.
-            self.asked.extend(self.unasked.take().map(Ask::Unasked));
+            // There is no later time: snapshots that are due later are made before.
+            self.queue.extend(self.automatic.take().map(QueuedRequest::Automatic));
         }
-        self.asked.push_back(Ask::Client(client, Box::new(request)));
+        self.queue.push_back(QueuedRequest::Client(client, Box::new(request)));
     }
 
-    /// A program asked for a snapshot, at `now_ns` of any clock that only goes forward.
+    /// Notes that a program requested a snapshot, at `now_ns` of any clock that only goes forward.
     pub fn program_asks_for_snapshot(&mut self, now_ns: u64) {
-        self.unasked(Reason::Program, now_ns);
+        self.request_automatic_snapshot(Reason::Program, now_ns);
     }
 
     /// A traced process died of a signal.
     pub fn process_crashed(&mut self, pid: u32, signal: i32, now_ns: u64) {
         if self.spec.snapshot_on_crash {
-            self.unasked(Reason::Crash { pid, signal }, now_ns);
+            self.request_automatic_snapshot(Reason::Crash { pid, signal }, now_ns);
         }
     }
 
-    fn unasked(&mut self, reason: Reason, now_ns: u64) {
+    fn request_automatic_snapshot(&mut self, reason: Reason, now_ns: u64) {
         if self.spec.has_flight_recorder() {
-            self.unasked.want(reason);
+            self.automatic.add(reason);
             self.tick(now_ns);
         }
     }
 
     /// Lets time go on: a snapshot that came too soon after another one is made when it is time.
-    /// To be told every now and then, of the same clock.
+    /// To be called every now and then, with the same clock.
     pub fn tick(&mut self, now_ns: u64) {
-        self.asked.extend(self.unasked.due(now_ns).map(Ask::Unasked));
+        self.queue.extend(self.automatic.due(now_ns).map(QueuedRequest::Automatic));
     }
 
-    /// Handles a loss from outside: the window is gone, or another recorder took it over. All
-    /// clients that wait get an answer; then the session is over. An effect that is being carried
-    /// out is answered by [`Self::done`] all the same.
-    pub fn lose(&mut self, why: &Refusal) {
+    /// Ends the session for an outside reason: the window is gone, or another recorder took it
+    /// over. All clients that wait get an answer; then the session is over. An effect that is being
+    /// carried out is still answered by [`Self::complete`].
+    pub fn abort(&mut self, why: &Refusal) {
         if self.phase == Phase::Exited {
             return;
         }
         self.phase = Phase::Over;
         self.is_recording = false;
         let Some(job) = &mut self.job else { return };
-        // Of what is done already, or was said, is told how it went.
+        // A client whose request is complete gets its own answer.
         if self.doing.is_some() || !job.steps.is_empty() {
             job.steps.clear();
             job.undo.clear();
@@ -365,7 +365,7 @@ impl Machine {
     ///
     /// # Panics
     ///
-    /// If what was to be done before has not been answered by [`Self::done`].
+    /// If the effect before has not been answered by [`Self::complete`].
     pub fn next_effect(&mut self) -> Option<Effect> {
         assert!(self.doing.is_none(), "one effect at a time");
         if self.phase == Phase::Exited {
@@ -373,7 +373,7 @@ impl Machine {
         }
         loop {
             let Some(job) = &mut self.job else {
-                match self.asked.pop_front() {
+                match self.queue.pop_front() {
                     Some(ask) => self.begin_job(ask),
                     None if self.phase == Phase::Over => {
                         self.phase = Phase::Exited;
@@ -399,7 +399,7 @@ impl Machine {
 
     /// Takes the outcome of the effect that [`Self::next_effect`] returned last, if it has one
     /// ([`Effect::has_outcome`]).
-    pub fn done(&mut self, outcome: Outcome) {
+    pub fn complete(&mut self, outcome: Outcome) {
         let (Some(step), Some(job)) = (self.doing.take(), &mut self.job) else { return };
         match outcome {
             Outcome::Done => job.undo.extend(step.undo),
@@ -407,11 +407,11 @@ impl Machine {
             Outcome::Ended(counts) => job.answer = Some(Answer::Ended(counts)),
             Outcome::Failed(refusal) if step.is_optional => job.warnings.push(refusal.why),
             Outcome::Failed(refusal) => {
-                // What is refused has changed nothing: the last change is undone first.
+                // A refused request changes nothing: the last change is undone first.
                 let undo = job.undo.drain(..).rev();
                 job.steps = undo.map(Step::optional).collect();
                 let refusal = match job.then {
-                    // Who wants it to end, ends it: what is left is for others to recover.
+                    // A request to end it ends it: the rest is left for recovery.
                     Then::Over => refusal,
                     // Writers are out, and what they wrote is not where the answer would have it. A
                     // refusal that knows more has a hint of its own.
@@ -428,10 +428,10 @@ impl Machine {
         }
     }
 
-    fn begin_job(&mut self, ask: Ask) {
+    fn begin_job(&mut self, ask: QueuedRequest) {
         let (client, planned) = match ask {
-            Ask::Client(client, request) => (Some(client), self.plan(client, *request)),
-            Ask::Unasked(reason) => {
+            QueuedRequest::Client(client, request) => (Some(client), self.plan(client, *request)),
+            QueuedRequest::Automatic(reason) => {
                 let planned = self.check_there();
                 (None, planned.and_then(|()| self.plan_snapshot(None, None, reason)))
             }
@@ -460,7 +460,7 @@ impl Machine {
             Request::Clear => Ok(Job::of_one(Effect::Clear, Then::Nothing)),
             Request::Destroy => Ok(Job::of_one(Effect::Finish, Then::Over)),
             Request::Snapshot { output, last_ns } => {
-                self.plan_snapshot(output, last_ns, Reason::Asked)
+                self.plan_snapshot(output, last_ns, Reason::Requested)
             }
             Request::AddChannel { channel } => self.plan_addition(channel),
             Request::SetChannel { channel, change } => self.plan_change(&channel, change),
@@ -498,7 +498,7 @@ impl Machine {
 
     fn check_there(&self) -> Result<(), Refusal> {
         let ended = || Refusal::new(format!("session '{}' has ended", self.spec.name));
-        (self.phase == Phase::There).then_some(()).ok_or_else(ended)
+        (self.phase == Phase::Begun).then_some(()).ok_or_else(ended)
     }
 
     fn plan_recording(&self, record: bool) -> Job {
@@ -741,13 +741,13 @@ impl Machine {
         class
     }
 
-    /// Takes note of what a job has changed; what its client is told.
+    /// Applies the changes of a completed job; returns the answer for its client.
     fn end_job(&mut self, job: Job) -> Option<Effect> {
         match job.then {
             Then::Nothing => {}
             // It may have been lost since.
             Then::Recording(record) => {
-                self.is_recording = record && self.phase == Phase::There;
+                self.is_recording = record && self.phase == Phase::Begun;
                 self.is_unwritten = !record && matches!(job.answer, Some(Answer::Refused(_)));
             }
             Then::Channels(channels) => {
@@ -765,7 +765,7 @@ impl Machine {
         }
         if self.phase == Phase::Beginning {
             let is_refused = matches!(job.answer, Some(Answer::Refused(_)));
-            self.phase = if is_refused { Phase::Over } else { Phase::There };
+            self.phase = if is_refused { Phase::Over } else { Phase::Begun };
             self.is_recording &= !is_refused;
         }
         if job.is_answered && job.answer.is_none() {
@@ -808,7 +808,7 @@ fn check_bytes(bytes: usize) -> Result<(), Refusal> {
 }
 
 impl Effect {
-    /// Returns true if [`Machine::done`] is to be told the outcome: of all but answers to clients,
+    /// Returns true if [`Machine::complete`] is to get the outcome: of all but answers to clients,
     /// and the end.
     pub fn has_outcome(&self) -> bool {
         !matches!(self, Self::Answer(..) | Self::ReportStatus(_) | Self::Follow(_) | Self::Exit)
@@ -825,19 +825,19 @@ impl Step {
     }
 }
 
-impl Unasked {
-    fn want(&mut self, reason: Reason) {
+impl AutomaticSnapshots {
+    fn add(&mut self, reason: Reason) {
         match reason {
             Reason::Crash { .. } => _ = self.crash.get_or_insert(reason),
-            Reason::Program | Reason::Asked => self.program = true,
+            Reason::Program | Reason::Requested => self.program = true,
         }
     }
 
-    /// Why there is to be one now.
+    /// Returns the reason for a snapshot now.
     fn due(&mut self, now_ns: u64) -> Option<Reason> {
-        let next_ns = now_ns.saturating_add(UNASKED_PERIOD_NS);
+        let next_ns = now_ns.saturating_add(AUTOMATIC_PERIOD_NS);
         if self.crash.is_some() && now_ns >= self.crash_due_ns {
-            // It has all that a program may want, too.
+            // It serves a program's request, too.
             (self.crash_due_ns, self.program_due_ns) = (next_ns, next_ns);
             self.take()
         } else if self.program && now_ns >= self.program_due_ns {
@@ -849,7 +849,7 @@ impl Unasked {
         }
     }
 
-    /// Why there is to be one, now or later; it is not any more.
+    /// Removes and returns the reason for a snapshot, now or later.
     fn take(&mut self) -> Option<Reason> {
         let program = core::mem::take(&mut self.program).then_some(Reason::Program);
         self.crash.take().or(program)

@@ -7,7 +7,7 @@ use crate::{Mode, RuleSpec};
 fn begun(spec: SessionSpec) -> Machine {
     let mut machine = Machine::new(spec);
     assert!(matches!(machine.next_effect(), Some(Effect::Begin { .. })));
-    machine.done(Outcome::Done);
+    machine.complete(Outcome::Done);
     let told = Effect::Answer(CREATOR, Answer::Done { warnings: Vec::new() });
     assert_eq!(machine.next_effect(), Some(told));
     assert_eq!(machine.next_effect(), None);
@@ -20,11 +20,11 @@ fn named(name: &str) -> ChannelSpec {
 
 /// Everything that comes of one request, if all effects succeed.
 fn effects(machine: &mut Machine, request: Request) -> Vec<Effect> {
-    machine.ask(1, request);
+    machine.submit(1, request);
     let mut effects = Vec::new();
     while let Some(effect) = machine.next_effect() {
         if effect.has_outcome() {
-            machine.done(Outcome::Done);
+            machine.complete(Outcome::Done);
         }
         effects.push(effect);
     }
@@ -42,8 +42,8 @@ fn refusal(effects: &[Effect]) -> &str {
 fn a_session_that_cannot_begin_is_over() {
     let mut machine = Machine::new(SessionSpec::default());
     machine.next_effect();
-    machine.ask(1, Request::Status);
-    machine.done(Outcome::Failed(Refusal::new("no room")));
+    machine.submit(1, Request::Status);
+    machine.complete(Outcome::Failed(Refusal::new("no room")));
     let refused = Answer::Refused(Refusal::new("no room"));
     assert_eq!(machine.next_effect(), Some(Effect::Answer(CREATOR, refused)));
     assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Refused(_)))));
@@ -95,9 +95,9 @@ fn the_kernels_events_are_changed_where_there_are_some() {
     let expected = Some(vec!["irq".to_owned(), "!sched".to_owned()]);
     assert_eq!(now(&machine), expected);
     // What the recorder cannot do has changed nothing.
-    machine.ask(1, on("no_such_event"));
+    machine.submit(1, on("no_such_event"));
     assert!(matches!(machine.next_effect(), Some(Effect::SetKernel(_))));
-    machine.done(Outcome::Failed(Refusal::new("there is none")));
+    machine.complete(Outcome::Failed(Refusal::new("there is none")));
     assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Refused(_)))));
     assert_eq!(now(&machine), expected);
     let again = effects(&mut machine, on("irq"));
@@ -125,9 +125,9 @@ fn what_is_refused_changes_nothing() {
         let effects = effects(&mut machine, request);
         assert!(!refusal(&effects).is_empty());
     }
-    machine.ask(1, Request::AddChannel { channel: named("more") });
+    machine.submit(1, Request::AddChannel { channel: named("more") });
     machine.next_effect();
-    machine.done(Outcome::Failed(Refusal::new("no slot")));
+    machine.complete(Outcome::Failed(Refusal::new("no slot")));
     assert_eq!(refusal(&[machine.next_effect().expect("an answer")]), "no slot");
     assert_eq!(machine.spec(), &before);
 }
@@ -141,14 +141,14 @@ fn a_change_that_is_refused_halfway_is_undone() {
         blocking_timeout_ns: Some(5_000_000),
         ..ChannelChange::default()
     };
-    machine.ask(1, Request::SetChannel { channel: "channel0".into(), change });
+    machine.submit(1, Request::SetChannel { channel: "channel0".into(), change });
     let time = Some(Duration::from_millis(5));
     assert_eq!(machine.next_effect(), Some(Effect::SetBlocking { class: 0, time }));
-    machine.done(Outcome::Done);
+    machine.complete(Outcome::Done);
     assert!(matches!(machine.next_effect(), Some(Effect::SetProcesses { .. })));
-    machine.done(Outcome::Failed(Refusal::new("no process 7")));
+    machine.complete(Outcome::Failed(Refusal::new("no process 7")));
     assert_eq!(machine.next_effect(), Some(Effect::SetBlocking { class: 0, time: None }));
-    machine.done(Outcome::Done);
+    machine.complete(Outcome::Done);
     assert_eq!(refusal(&[machine.next_effect().expect("an answer")]), "no process 7");
     assert_eq!(machine.spec(), &before);
 }
@@ -195,13 +195,13 @@ fn flight() -> Machine {
     begun(SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() })
 }
 
-/// Reasons of the snapshots that the machine wants now; all are written, or none.
+/// Reasons of the snapshots that the machine requests now; all are written, or none.
 fn snapshots(machine: &mut Machine, is_written: bool) -> Vec<Reason> {
     let mut reasons = Vec::new();
     while let Some(effect) = machine.next_effect() {
         let Effect::Snapshot(snapshot) = effect else { panic!("{effect:?}") };
         reasons.push(snapshot.reason);
-        machine.done(match is_written {
+        machine.complete(match is_written {
             true => Outcome::Snapshot(SnapshotFacts::default()),
             false => Outcome::Failed(Refusal::new("no room")),
         });
@@ -219,7 +219,7 @@ fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
     let mut made = Vec::new();
     // Programs ask and die every tenth of a second, and then no more.
     for tenth in 0..60 {
-        let now = 5 + tenth * UNASKED_PERIOD_NS / 10;
+        let now = 5 + tenth * AUTOMATIC_PERIOD_NS / 10;
         if tenth < 25 {
             machine.program_asks_for_snapshot(now);
             machine.process_crashed(tenth as u32, 11, now);
@@ -239,11 +239,11 @@ fn snapshots_that_come_too_soon_are_made_later() {
     machine.program_asks_for_snapshot(5);
     assert_eq!(snapshots(&mut machine, true), [Reason::Program]);
     machine.program_asks_for_snapshot(6);
-    machine.tick(UNASKED_PERIOD_NS + 4);
+    machine.tick(AUTOMATIC_PERIOD_NS + 4);
     assert_eq!(snapshots(&mut machine, true), []);
-    machine.tick(UNASKED_PERIOD_NS + 5);
+    machine.tick(AUTOMATIC_PERIOD_NS + 5);
     assert_eq!(snapshots(&mut machine, true), [Reason::Program]);
-    machine.tick(UNASKED_PERIOD_NS * 9);
+    machine.tick(AUTOMATIC_PERIOD_NS * 9);
     assert_eq!(snapshots(&mut machine, true), [], "once");
 }
 
@@ -258,11 +258,11 @@ fn a_crash_does_not_wait_for_programs_and_is_the_reason() {
     machine.program_asks_for_snapshot(7);
     machine.process_crashed(8, 11, 8);
     machine.process_crashed(9, 11, 9);
-    machine.program_asks_for_snapshot(UNASKED_PERIOD_NS);
+    machine.program_asks_for_snapshot(AUTOMATIC_PERIOD_NS);
     assert_eq!(snapshots(&mut machine, true), []);
-    machine.tick(UNASKED_PERIOD_NS + 6);
+    machine.tick(AUTOMATIC_PERIOD_NS + 6);
     assert_eq!(snapshots(&mut machine, true), [crash(8)], "one for all, for the first that died");
-    machine.tick(UNASKED_PERIOD_NS * 9);
+    machine.tick(AUTOMATIC_PERIOD_NS * 9);
     assert_eq!(snapshots(&mut machine, true), []);
 }
 
@@ -272,10 +272,10 @@ fn what_is_remembered_is_made_before_the_end() {
     machine.process_crashed(7, 11, 5);
     assert_eq!(snapshots(&mut machine, true), [crash(7)]);
     machine.process_crashed(8, 11, 6);
-    machine.ask(1, Request::Destroy);
+    machine.submit(1, Request::Destroy);
     let Some(Effect::Snapshot(snapshot)) = machine.next_effect() else { panic!("one") };
     assert_eq!(snapshot.reason, crash(8));
-    machine.done(Outcome::Snapshot(SnapshotFacts::default()));
+    machine.complete(Outcome::Snapshot(SnapshotFacts::default()));
     assert_eq!(machine.next_effect(), Some(Effect::Finish));
 }
 
@@ -288,10 +288,10 @@ fn only_snapshots_in_the_sessions_folder_have_numbers() {
     for (output, is_written) in
         [(None, true), (Some(elsewhere.clone()), true), (None, false), (None, true)]
     {
-        machine.ask(1, Request::Snapshot { output, last_ns: None });
+        machine.submit(1, Request::Snapshot { output, last_ns: None });
         let Some(Effect::Snapshot(snapshot)) = machine.next_effect() else { panic!("one") };
         outputs.push(snapshot.output);
-        machine.done(match is_written {
+        machine.complete(match is_written {
             true => Outcome::Snapshot(SnapshotFacts::default()),
             false => Outcome::Failed(Refusal::new("no room")),
         });
@@ -308,10 +308,10 @@ fn the_end_is_the_end_whatever_comes_of_it() {
         [Outcome::Ended(Box::default()), Outcome::Failed(Refusal::new("the disk is full"))]
     {
         let mut machine = begun(SessionSpec::default());
-        machine.ask(1, Request::Destroy);
-        machine.ask(2, Request::Start);
+        machine.submit(1, Request::Destroy);
+        machine.submit(2, Request::Start);
         assert_eq!(machine.next_effect(), Some(Effect::Finish));
-        machine.done(outcome);
+        machine.complete(outcome);
         assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, _))));
         assert!(matches!(machine.next_effect(), Some(Effect::Answer(2, Answer::Refused(_)))));
         assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
@@ -321,9 +321,9 @@ fn the_end_is_the_end_whatever_comes_of_it() {
 #[test]
 fn a_stop_that_could_not_write_is_refused_and_tried_again() {
     let mut machine = begun(SessionSpec::default());
-    machine.ask(1, Request::Stop);
+    machine.submit(1, Request::Stop);
     assert_eq!(machine.next_effect(), Some(Effect::Stop));
-    machine.done(Outcome::Failed(Refusal::new("the disk is full")));
+    machine.complete(Outcome::Failed(Refusal::new("the disk is full")));
     let effect = machine.next_effect().expect("an answer");
     let Effect::Answer(1, Answer::Refused(refusal)) = effect else { panic!("{effect:?}") };
     assert_eq!(refusal.why, "the disk is full");
@@ -343,25 +343,25 @@ fn a_stop_that_could_not_write_is_refused_and_tried_again() {
 fn nothing_comes_after_the_end() {
     let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
     let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });
-    machine.ask(1, Request::Destroy);
+    machine.submit(1, Request::Destroy);
     machine.program_asks_for_snapshot(5);
     assert_eq!(machine.next_effect(), Some(Effect::Finish));
-    machine.done(Outcome::Ended(Box::default()));
+    machine.complete(Outcome::Ended(Box::default()));
     assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Ended(_)))));
     assert_eq!(machine.next_effect(), Some(Effect::Exit));
-    machine.program_asks_for_snapshot(UNASKED_PERIOD_NS * 2);
-    machine.ask(1, Request::Status);
-    machine.lose(&Refusal::new("gone"));
+    machine.program_asks_for_snapshot(AUTOMATIC_PERIOD_NS * 2);
+    machine.submit(1, Request::Status);
+    machine.abort(&Refusal::new("gone"));
     assert_eq!(machine.next_effect(), None);
 }
 
 #[test]
 fn who_was_answered_is_not_answered_again_when_the_session_is_lost() {
     let mut machine = begun(SessionSpec::default());
-    machine.ask(1, Request::Status);
-    machine.ask(2, Request::Stop);
+    machine.submit(1, Request::Status);
+    machine.submit(2, Request::Stop);
     assert_eq!(machine.next_effect(), Some(Effect::ReportStatus(1)));
-    machine.lose(&Refusal::new("gone"));
+    machine.abort(&Refusal::new("gone"));
     assert!(matches!(machine.next_effect(), Some(Effect::Answer(2, Answer::Refused(_)))));
     assert_eq!((machine.next_effect(), machine.next_effect()), (Some(Effect::Exit), None));
 }
@@ -369,10 +369,10 @@ fn who_was_answered_is_not_answered_again_when_the_session_is_lost() {
 #[test]
 fn what_was_done_before_the_session_was_lost_is_told() {
     let mut machine = begun(SessionSpec { start: false, ..SessionSpec::default() });
-    machine.ask(1, Request::Start);
+    machine.submit(1, Request::Start);
     assert_eq!(machine.next_effect(), Some(Effect::Start));
-    machine.done(Outcome::Done);
-    machine.lose(&Refusal::new("gone"));
+    machine.complete(Outcome::Done);
+    machine.abort(&Refusal::new("gone"));
     let done = Answer::Done { warnings: Vec::new() };
     assert_eq!(machine.next_effect(), Some(Effect::Answer(1, done)));
     assert!(!machine.is_recording());
@@ -402,7 +402,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
     let (mut steps_seen, mut refused) = (0, 0);
     for _ in 0..3000 {
         let pattern = (*random.pick(&patterns)).to_owned();
-        let request = match random.below(3) {
+        let request = match random.next_below(3) {
             0 => Request::EventsOff { channel: None, patterns: vec![pattern] },
             _ => Request::EventsOn {
                 channel: None,
@@ -412,9 +412,9 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
             },
         };
         let before = (rules.clone(), filters.clone());
-        machine.ask(1, request);
+        machine.submit(1, request);
         // The last step cannot be done at times: then all is as it was.
-        let fails_at = random.once_in(3).then(|| random.below(3));
+        let fails_at = random.once_in(3).then(|| random.next_below(3));
         let (mut on_the_way, mut number, mut has_failed) = (Vec::new(), 0, false);
         while let Some(effect) = machine.next_effect() {
             if !effect.has_outcome() {
@@ -422,7 +422,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
             }
             if Some(number) == fails_at && !has_failed {
                 has_failed = true;
-                machine.done(Outcome::Failed(Refusal::new("no room")));
+                machine.complete(Outcome::Failed(Refusal::new("no room")));
                 continue;
             }
             number += 1;
@@ -432,7 +432,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
                 other => panic!("{other:?}"),
             }
             on_the_way.push(passing(&rules, &filters));
-            machine.done(Outcome::Done);
+            machine.complete(Outcome::Done);
         }
         let spec = &machine.spec().channels[0];
         assert_eq!((Ok(&rules), &filters), (spec.rules_text().as_ref(), &spec.filters));

@@ -99,7 +99,7 @@ impl Reader {
         }
     }
 
-    /// Whether it is big endian, and whether its bits are the other way round.
+    /// Returns true for big endian, and true if the bits are reversed.
     fn order(&self, object: Object<'_>) -> Parsed<(bool, bool)> {
         let big_endian = match object.text("byte-order")? {
             "big-endian" => true,
@@ -322,7 +322,7 @@ impl Reader {
         if path.is_empty() {
             return Err(location.wrong("path"));
         }
-        let start = scope.map_or(Start::Above(above), Start::Scope);
+        let start = scope.map_or(Start::Enclosing(above), Start::Scope);
         Ok(Reference { path, start, place: self.place })
     }
 }
@@ -345,7 +345,7 @@ fn set_role(integer: &mut IntegerNode, role: &str) -> bool {
         "event-record-class-id" => Role::EventClass,
         "default-clock-timestamp" => {
             integer.default_clock = true;
-            // In a packet's context it is its beginning; elsewhere nobody asks for that role.
+            // In a packet's context this role marks the begin time; elsewhere it has no use.
             Role::TimestampBegin
         }
         "packet-end-default-clock-timestamp" => {

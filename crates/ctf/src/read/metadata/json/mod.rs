@@ -14,13 +14,16 @@ use std::sync::Arc;
 use property::Object;
 use serde_json::Value;
 
-use super::node::{ClockNode, Document, EnvironmentValue, EventNode, Node, Place, StreamNode};
+use super::node::{
+    ClockNode, Document, EnvironmentValue, EventNode, Node, SourcePosition, StreamNode,
+};
 use crate::read::error::{MetadataError, MetadataProblem};
 use crate::read::trace::{ClockClass, TraceName};
 
-/// What stands before each fragment (RFC 7464).
+/// Byte before each fragment (RFC 7464).
 const SEPARATOR: u8 = 0x1e;
-/// Where babeltrace2, and LTTng, put what CTF 2 has no property for; the first that has it counts.
+/// Namespaces in which babeltrace2 and LTTng put attributes for which CTF 2 has no property; the
+/// first that has the attribute counts.
 const ATTRIBUTE_SPACES: [&str; 2] = ["babeltrace.org,2020", "lttng.org,2009"];
 /// Levels of events by the names that babeltrace2 gives them; their numbers are LTTng's.
 const LEVELS: [&str; 15] = [
@@ -43,7 +46,7 @@ const LEVELS: [&str; 15] = [
 
 type Parsed<T> = Result<T, MetadataError>;
 
-/// Whether metadata is that of CTF 2.
+/// Returns true if metadata is that of CTF 2.
 pub(crate) fn is_version_2(text: &[u8]) -> bool {
     text.first() == Some(&SEPARATOR)
 }
@@ -52,8 +55,8 @@ pub(crate) fn is_version_2(text: &[u8]) -> bool {
 struct Reader {
     document: Document,
     aliases: HashMap<String, Arc<Node>>,
-    /// Where the fragment at hand begins.
-    place: Place,
+    /// Start of the current fragment.
+    place: SourcePosition,
 }
 
 /// Parses all of `text`.

@@ -11,15 +11,15 @@ const BUCKETS: [usize; 12] = [13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273
 /// libstdc++'s seed of `std::hash`.
 const SEED: u64 = 0xc70f_6907;
 const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
-/// What stands before a table's first element: where its empty beginning is.
+/// Position before a table's first element: the start of an empty list.
 const BEGIN: usize = 0;
 
 /// A table: a list of elements, in which those of a bucket stand together.
 struct Table {
     hashes: Vec<u64>,
-    /// What follows each element, counted from 1, and at [`BEGIN`] the first; 0 is the end.
+    /// The element after each element, counted from 1, and at [`BEGIN`] the first; 0 is the end.
     next: Vec<usize>,
-    /// What stands before the first element of each bucket.
+    /// The element before the first element of each bucket.
     before: Vec<Option<usize>>,
 }
 
@@ -96,8 +96,8 @@ fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     use super::table_order;
 
-    /// What a program in C++ printed that put the same strings into a `std::unordered_map` of
-    /// GCC 12's libstdc++.
+    /// The expected order is the output of a C++ program that put the same strings into a
+    /// `std::unordered_map` of GCC 12's libstdc++.
     #[test]
     fn names_are_in_the_order_of_the_table_of_libstdcxx() {
         let names: Vec<String> =

@@ -4,17 +4,17 @@ use serde_json::{Map, Value};
 
 use super::Parsed;
 use crate::read::error::{MetadataError, MetadataProblem};
-use crate::read::metadata::node::Place;
+use crate::read::metadata::node::SourcePosition;
 
 /// A JSON object in the fragment that begins at `place`.
 #[derive(Clone, Copy)]
 pub(crate) struct Object<'json> {
     map: &'json Map<String, Value>,
-    place: Place,
+    place: SourcePosition,
 }
 
 impl<'json> Object<'json> {
-    pub(crate) fn new(value: &'json Value, place: Place) -> Parsed<Self> {
+    pub(crate) fn new(value: &'json Value, place: SourcePosition) -> Parsed<Self> {
         let problem = || MetadataProblem::Property("object".to_owned());
         let map = value.as_object().ok_or_else(|| MetadataError::at(place, problem()))?;
         Ok(Self { map, place })
@@ -79,7 +79,8 @@ impl<'json> Object<'json> {
         self.get(name).map(read).transpose()
     }
 
-    /// Extensions may change anything: whoever does not know them must not read on (§5.1).
+    /// Refuses metadata with extensions: they may change anything, so a reader that does not know
+    /// them must not go on (§5.1).
     pub(crate) fn refuse_extensions(&self) -> Parsed<()> {
         let Some(spaces) = self.optional_object("extensions")? else { return Ok(()) };
         for (space, extensions) in spaces.properties() {

@@ -14,18 +14,18 @@ use crate::folder::OpenError;
 use crate::messages::report;
 
 /// The folders that are followed.
-pub(super) struct Places(Vec<Place>);
+pub(super) struct FollowedFolders(Vec<FollowedFolder>);
 
 /// One of them.
-struct Place {
-    /// Its path, as it was given.
+struct FollowedFolder {
+    /// The given path.
     named: PathBuf,
     /// Its path now.
     at: PathBuf,
     folder: File,
 }
 
-impl Places {
+impl FollowedFolders {
     /// The folders that are now at `paths`.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Places {
         let open = |path: &PathBuf| {
             let folder =
                 File::open(path).map_err(|error| OpenError::Path(path.clone(), error.into()))?;
-            Ok(Place { named: path.clone(), at: path.clone(), folder })
+            Ok(FollowedFolder { named: path.clone(), at: path.clone(), folder })
         };
         paths.iter().map(open).collect::<Result<_, _>>().map(Self)
     }
@@ -45,21 +45,24 @@ impl Places {
     /// # Errors
     ///
     /// If one was removed, or `messages` cannot be written.
-    pub(super) fn look(&mut self, messages: &mut dyn Write) -> Result<Vec<PathBuf>, OpenError> {
-        for place in &mut self.0 {
-            let found = place.find().ok_or_else(|| OpenError::Gone(place.named.clone()))?;
-            if found != place.at {
-                let (named, found) = (place.named.display(), found.display());
+    pub(super) fn current_paths(
+        &mut self,
+        messages: &mut dyn Write,
+    ) -> Result<Vec<PathBuf>, OpenError> {
+        for folder in &mut self.0 {
+            let found = folder.find().ok_or_else(|| OpenError::Removed(folder.named.clone()))?;
+            if found != folder.at {
+                let (named, found) = (folder.named.display(), found.display());
                 report(messages, &format!("{named} was moved, and is followed in {found}"))
                     .map_err(|error| OpenError::Message(error.into()))?;
             }
-            place.at = found;
+            folder.at = found;
         }
-        Ok(self.0.iter().map(|place| place.at.clone()).collect())
+        Ok(self.0.iter().map(|folder| folder.at.clone()).collect())
     }
 }
 
-impl Place {
+impl FollowedFolder {
     /// Returns its present path; `None`: it was removed.
     fn find(&self) -> Option<PathBuf> {
         let ours = self.folder.metadata().ok()?;
@@ -89,22 +92,22 @@ mod tests {
         let folder = TemporaryFolder::new();
         let real = fs::canonicalize(folder.path()).expect("a folder");
         let (named, moved) = (folder.join("a"), real.join("b"));
-        assert!(matches!(Places::open(slice::from_ref(&named)), Err(OpenError::Path(..))));
+        assert!(matches!(FollowedFolders::open(slice::from_ref(&named)), Err(OpenError::Path(..))));
         fs::create_dir(&named).expect("a folder");
-        let mut places = Places::open(slice::from_ref(&named)).expect("a folder");
-        let mut said = Vec::new();
-        assert_eq!(places.look(&mut said).expect("there"), [named.as_path()]);
+        let mut folders = FollowedFolders::open(slice::from_ref(&named)).expect("a folder");
+        let mut messages = Vec::new();
+        assert_eq!(folders.current_paths(&mut messages).expect("there"), [named.as_path()]);
         fs::rename(&named, &moved).expect("a folder");
         // Another in its place is another.
         fs::create_dir(&named).expect("a folder");
         for _ in 0..2 {
-            assert_eq!(places.look(&mut said).expect("there"), [moved.as_path()]);
+            assert_eq!(folders.current_paths(&mut messages).expect("there"), [moved.as_path()]);
         }
-        let text = String::from_utf8(said).expect("text");
+        let text = String::from_utf8(messages).expect("text");
         assert_eq!(text.lines().count(), 1, "said once: {text}");
         assert!(text.contains("/a was moved, and is followed in "), "{text}");
         fs::remove_dir(&moved).expect("a folder");
-        let gone = places.look(&mut std::io::sink()).expect_err("it is gone");
-        assert!(matches!(&gone, OpenError::Gone(path) if *path == named), "{gone}");
+        let gone = folders.current_paths(&mut std::io::sink()).expect_err("it is gone");
+        assert!(matches!(&gone, OpenError::Removed(path) if *path == named), "{gone}");
     }
 }

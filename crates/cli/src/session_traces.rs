@@ -6,8 +6,8 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, Request};
 
-/// What is no path here, and is a session's name, becomes the folder of its trace. What is neither
-/// stays as it is, to be told of by whoever opens it.
+/// Replaces names of sessions by the folders of their traces. A path that exists stays. A name
+/// without a session stays, too: opening it reports the error.
 pub(crate) fn find(traces: &mut [PathBuf]) {
     for path in traces.iter_mut().filter(|path| !path.exists()) {
         if let Some(folder) = name_of(path).and_then(folder_of) {
@@ -16,7 +16,7 @@ pub(crate) fn find(traces: &mut [PathBuf]) {
     }
 }
 
-/// What may be the name of a session.
+/// Returns the path as text if it can be a session's name.
 pub(crate) fn name_of(path: &Path) -> Option<&str> {
     path.to_str().filter(|name| !name.is_empty() && !name.contains('/'))
 }

@@ -49,9 +49,9 @@ pub(crate) struct Facts {
     pub(crate) spared: u64,
 }
 
-/// Everything.
+/// The whole simulation: window, processes, recorders, traces.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct Simulation {
     pub(crate) window: Window,
     pub(crate) ledger: Ledger,
     pub(crate) processes: Vec<Process>,
@@ -75,7 +75,7 @@ pub(crate) struct World {
     pub(crate) log: Option<Vec<String>>,
 }
 
-impl World {
+impl Simulation {
     pub(crate) fn new(seed: u64, mistake: Option<Mistake>, log: bool) -> Self {
         let mut world = Self {
             window: Window::new(),
@@ -98,7 +98,7 @@ impl World {
         };
         // Other sessions of the user's, which do nothing but take slots.
         if world.random.once_in(3) {
-            let free = 2 + world.random.below(4) as usize;
+            let free = 2 + world.random.next_below(4) as usize;
             for slot in &mut world.window.slots[free..] {
                 slot.state = State::Active;
             }
@@ -108,7 +108,7 @@ impl World {
             world.processes.push(Process::new(number as u32 + 1, executable));
             let threads = 1 + usize::from(number == 0);
             for _ in 0..threads {
-                let cpu = world.random.below(2) as usize;
+                let cpu = world.random.next_below(2) as usize;
                 let claims = world.random.once_in(3);
                 world.writers.push(Writer::new(number, cpu, claims));
             }
@@ -117,7 +117,7 @@ impl World {
         world
     }
 
-    pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn log_step(&mut self, what: impl FnOnce() -> String) {
         let now = self.now;
         if let Some(log) = &mut self.log {
             log.push(format!("{now:5} {}", what()));
@@ -127,13 +127,13 @@ impl World {
     fn begin_session(&mut self) {
         let spec = requests::session(&mut self.random);
         let number = self.sessions.len();
-        self.say(|| format!("session {number} begins: {spec:?}"));
+        self.log_step(|| format!("session {number} begins: {spec:?}"));
         self.sessions.push(Session::new(spec));
         self.traces.push(Trace::default());
     }
 
-    /// Lets the ledger see what has changed.
-    pub(crate) fn look(&mut self) {
+    /// Passes changes of the window to the ledger.
+    pub(crate) fn observe_changes(&mut self) {
         if self.window.is_changed {
             self.window.is_changed = false;
             let writers = &self.writers;
@@ -153,17 +153,17 @@ impl World {
     }
 
     fn turn(&mut self) -> Result<(), String> {
-        match self.random.below(100) {
+        match self.random.next_below(100) {
             0..=54 => {
-                let number = self.random.below(self.writers.len() as u64) as usize;
+                let number = self.random.next_below(self.writers.len() as u64) as usize;
                 // Mostly a few steps at a time, as schedulers do.
-                for _ in 0..=self.random.below(4) {
+                for _ in 0..=self.random.next_below(4) {
                     self.step_thread(number)?;
                 }
             }
             55..=84 => {
-                let number = self.random.below(self.sessions.len() as u64) as usize;
-                for _ in 0..=self.random.below(8) {
+                let number = self.random.next_below(self.sessions.len() as u64) as usize;
+                for _ in 0..=self.random.next_below(8) {
                     self.step(|world| world.step_recorder(number))?;
                 }
             }
@@ -181,7 +181,7 @@ impl World {
     fn step(&mut self, step: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), String> {
         self.now += 1;
         step(self)?;
-        self.look();
+        self.observe_changes();
         Ok(())
     }
 
@@ -196,27 +196,27 @@ impl World {
     }
 
     fn somebody_asks(&mut self) {
-        let number = self.random.below(self.sessions.len() as u64) as usize;
-        let client: Client = 1 + self.random.below(3);
+        let number = self.random.next_below(self.sessions.len() as u64) as usize;
+        let client: Client = 1 + self.random.next_below(3);
         let request = match self.is_restless && !self.random.once_in(4) {
             true => requests::other_contexts(&mut self.random),
             false => requests::request(&mut self.random),
         };
         if self.sessions[number].standing == Standing::Running {
-            self.say(|| format!("client {client} asks session {number}: {request:?}"));
-            self.sessions[number].ask(client, request);
+            self.log_step(|| format!("client {client} asks session {number}: {request:?}"));
+            self.sessions[number].submit(client, request);
         }
     }
 
     /// Lets users, the system and faulty programs act.
     fn something_happens(&mut self) -> Result<(), String> {
-        let number = self.random.below(self.sessions.len() as u64) as usize;
-        let thread = self.random.below(self.writers.len() as u64) as usize;
-        match self.random.below(16) {
+        let number = self.random.next_below(self.sessions.len() as u64) as usize;
+        let thread = self.random.next_below(self.writers.len() as u64) as usize;
+        match self.random.next_below(16) {
             0 | 1 => {
                 self.is_disk_full = !self.is_disk_full;
                 let is_full = self.is_disk_full;
-                self.say(|| format!("the disk is full: {is_full}"));
+                self.log_step(|| format!("the disk is full: {is_full}"));
             }
             2 => self.is_memory_short = !self.is_memory_short,
             3 if self.sessions[number].is_at_work() => {
@@ -230,7 +230,7 @@ impl World {
                 let writer = &mut self.writers[thread];
                 writer.is_stopped = !writer.is_stopped;
                 let is_stopped = writer.is_stopped;
-                self.say(|| format!("thread {thread} is stopped: {is_stopped}"));
+                self.log_step(|| format!("thread {thread} is stopped: {is_stopped}"));
             }
             11 if self.sessions.len() < SESSIONS_MAX => self.begin_session(),
             12 => {
@@ -249,7 +249,7 @@ impl World {
     }
 
     fn kill_process(&mut self, process: usize) {
-        self.say(|| format!("process {process} is killed"));
+        self.log_step(|| format!("process {process} is killed"));
         self.processes[process].is_alive = false;
         for number in 0..self.writers.len() {
             if self.writers[number].process == process {
@@ -272,7 +272,7 @@ impl World {
             }
             self.processes[number] = Process::new(process.pid, process.executable);
             let claims = self.random.once_in(3);
-            self.writers.push(Writer::new(number, self.random.below(2) as usize, claims));
+            self.writers.push(Writer::new(number, self.random.next_below(2) as usize, claims));
         }
     }
 
@@ -281,13 +281,13 @@ impl World {
     fn scribble(&mut self, number: usize) {
         let Some(&(_, index)) = self.sessions[number].channels.first() else { return };
         self.ledger.taint(number);
-        self.say(|| format!("somebody writes over slot {index}"));
+        self.log_step(|| format!("somebody writes over slot {index}"));
         let own: Vec<usize> = self.sessions[number].channels.iter().map(|of| of.1).collect();
-        let value = self.random.below(64);
-        let region = self.random.below(REGIONS as u64) as usize;
-        let event = self.random.below(EVENTS as u64) as usize;
+        let value = self.random.next_below(64);
+        let region = self.random.next_below(REGIONS as u64) as usize;
+        let event = self.random.next_below(EVENTS as u64) as usize;
         let slot = &mut self.window.slots[index];
-        match self.random.below(9) {
+        match self.random.next_below(9) {
             0 => slot.generation += value,
             1 => slot.regions[region].head = value,
             2 => slot.regions[region].progress.position = value,
@@ -303,7 +303,7 @@ impl World {
     /// Nothing goes wrong any more: all that was asked is answered, all sessions end, all that was
     /// left is recovered, in so many turns.
     fn end(&mut self) -> Result<(), String> {
-        self.say(|| "from here on nothing goes wrong".into());
+        self.log_step(|| "from here on nothing goes wrong".into());
         self.is_calm = true;
         (self.is_disk_full, self.is_memory_short) = (false, false);
         self.writers.iter_mut().for_each(|writer| writer.is_stopped = false);
@@ -312,8 +312,8 @@ impl World {
         })?;
         for session in &mut self.sessions {
             if session.standing == Standing::Running {
-                session.ask(1, Request::Destroy);
-                session.ask(2, Request::Destroy);
+                session.submit(1, Request::Destroy);
+                session.submit(2, Request::Destroy);
             }
         }
         self.until("a session does not end", |world| {
@@ -419,7 +419,7 @@ impl World {
         life: usize,
         region: usize,
         (head, floor, since): (u64, u64, u64),
-        taken: &[Record],
+        written: &[Record],
     ) -> Result<Came, String> {
         let facts = &self.ledger.lives[life];
         let index = facts.slot;
@@ -430,8 +430,8 @@ impl World {
         let range = committed.get((floor.min(head) as usize)..head as usize);
         let expected: Vec<Record> =
             range.unwrap_or(&[]).iter().filter(|record| record.time >= since).copied().collect();
-        if expected != taken {
-            return Err(format!("a snapshot has {taken:?} in place of {expected:?}"));
+        if expected != written {
+            return Err(format!("a snapshot has {written:?} in place of {expected:?}"));
         }
         Ok(Came::Done)
     }

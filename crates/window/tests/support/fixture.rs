@@ -10,13 +10,13 @@ use trackway_window::{Allocator, SessionLayout, Window};
 use super::support::{Folder, description};
 
 /// A window with sessions in it.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     _folder: Folder,
     pub(crate) window: Window,
     allocator: Allocator,
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new(name: &str) -> Self {
         let folder = Folder::new(name);
         let (window, file) = folder.open(true).unwrap();

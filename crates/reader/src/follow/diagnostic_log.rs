@@ -1,4 +1,4 @@
-//! Messages told once: every look at a growing trace finds the same damage again.
+//! Messages that are reported once: each reading of a growing trace finds the same damage again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
@@ -10,21 +10,21 @@ const REMEMBERED: usize = 4096;
 /// Time that an error must last before it is reported: the data may be half written.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The messages so far.
+/// The diagnostics so far.
 #[derive(Default)]
-pub(crate) struct Told {
-    told: HashSet<Vec<u8>>,
+pub(crate) struct DiagnosticLog {
+    known: HashSet<Vec<u8>>,
     order: VecDeque<Vec<u8>>,
-    /// Doubtful messages of the latest look, and since when.
+    /// Doubtful messages of the latest reading, and since when.
     doubted: HashMap<Vec<u8>, Duration>,
     damage: bool,
 }
 
-impl Told {
-    /// Tells the lines `said` to `messages`: damage that was not told before, and all losses.
-    pub(crate) fn say(&mut self, said: &[u8], messages: &mut dyn Write) -> io::Result<()> {
-        for line in said.split_inclusive(|&byte| byte == b'\n') {
-            // Losses are the tracer's, and each is found once; damage is found by every look.
+impl DiagnosticLog {
+    /// Writes `lines` to `messages`: damage that was not reported before, and all losses.
+    pub(crate) fn report(&mut self, lines: &[u8], messages: &mut dyn Write) -> io::Result<()> {
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            // Each loss is found once; damage is found by every reading.
             let is_damage = line.starts_with(b"trackway: ");
             if is_damage && !self.remember(line.to_vec()) {
                 continue;
@@ -35,19 +35,19 @@ impl Told {
         Ok(())
     }
 
-    /// The same at the instant `now` of what may be passing: it is told once it was said for
-    /// [`PATIENCE`].
+    /// Writes lines that may describe a passing state, found at the instant `now`: each is reported
+    /// once it has been found for [`PATIENCE`].
     pub(crate) fn doubt(
         &mut self,
-        said: &[u8],
+        lines: &[u8],
         now: Duration,
         messages: &mut dyn Write,
     ) -> io::Result<()> {
         let before = std::mem::take(&mut self.doubted);
-        for line in said.split_inclusive(|&byte| byte == b'\n') {
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
             let since = before.get(line).copied().unwrap_or(now);
             if now.saturating_sub(since) >= PATIENCE {
-                self.say(line, messages)?;
+                self.report(line, messages)?;
             }
             self.doubted.insert(line.to_vec(), since);
         }
@@ -56,21 +56,21 @@ impl Told {
 
     /// Returns true if a line is new.
     fn remember(&mut self, line: Vec<u8>) -> bool {
-        if self.told.contains(&line) {
+        if self.known.contains(&line) {
             return false;
         }
         if self.order.len() == REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
-            self.told.remove(&oldest);
+            self.known.remove(&oldest);
         }
         self.order.push_back(line.clone());
-        self.told.insert(line)
+        self.known.insert(line)
     }
 
     /// Returns true if there is something that may have to be reported.
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.doubted.keys().any(|line| !self.told.contains(line))
+        self.doubted.keys().any(|line| !self.known.contains(line))
     }
 
     /// Returns true if damage was reported.
@@ -85,32 +85,32 @@ mod tests {
 
     #[test]
     fn damage_is_told_once_and_what_is_doubtful_once_it_lasts() {
-        let (mut told, mut out) = (Told::default(), Vec::new());
+        let (mut log, mut out) = (DiagnosticLog::default(), Vec::new());
         let at = Duration::from_millis;
-        told.say(b"WARNING: lost\ntrackway: bad\n", &mut out).expect("memory");
-        told.say(b"WARNING: lost\ntrackway: bad\n", &mut out).expect("memory");
+        log.report(b"WARNING: lost\ntrackway: bad\n", &mut out).expect("memory");
+        log.report(b"WARNING: lost\ntrackway: bad\n", &mut out).expect("memory");
         assert_eq!(out, b"WARNING: lost\ntrackway: bad\nWARNING: lost\n");
         out.clear();
-        told.doubt(b"trackway: torn\n", at(0), &mut out).expect("memory");
-        assert!(told.is_doubtful());
+        log.doubt(b"trackway: torn\n", at(0), &mut out).expect("memory");
+        assert!(log.is_doubtful());
         // Gone, then back: it was passing.
-        told.doubt(b"", at(1000), &mut out).expect("memory");
-        assert!(!told.is_doubtful());
-        told.doubt(b"trackway: torn\n", at(1100), &mut out).expect("memory");
-        told.doubt(b"trackway: torn\n", at(3000), &mut out).expect("memory");
+        log.doubt(b"", at(1000), &mut out).expect("memory");
+        assert!(!log.is_doubtful());
+        log.doubt(b"trackway: torn\n", at(1100), &mut out).expect("memory");
+        log.doubt(b"trackway: torn\n", at(3000), &mut out).expect("memory");
         assert_eq!(out, b"");
-        told.doubt(b"trackway: torn\n", at(3100), &mut out).expect("memory");
-        told.doubt(b"trackway: torn\n", at(3200), &mut out).expect("memory");
+        log.doubt(b"trackway: torn\n", at(3100), &mut out).expect("memory");
+        log.doubt(b"trackway: torn\n", at(3200), &mut out).expect("memory");
         assert_eq!(out, b"trackway: torn\n");
-        assert!(told.damage() && !told.is_doubtful());
+        assert!(log.damage() && !log.is_doubtful());
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let (mut told, mut out) = (Told::default(), Vec::new());
+        let (mut log, mut out) = (DiagnosticLog::default(), Vec::new());
         for number in 0..REMEMBERED + 10 {
-            told.say(format!("trackway: {number}\n").as_bytes(), &mut out).expect("memory");
+            log.report(format!("trackway: {number}\n").as_bytes(), &mut out).expect("memory");
         }
-        assert_eq!((told.told.len(), told.order.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!((log.known.len(), log.order.len()), (REMEMBERED, REMEMBERED));
     }
 }

@@ -1,6 +1,6 @@
-//! Places in events: fields, contexts, their members and elements; as text, and read back.
+//! Paths of members in events: fields, contexts, their members and elements; as text, and parsed.
 
-/// The kind of name with which a place begins.
+/// The kind of name with which a path begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Root {
     /// A field of the payload.
@@ -20,9 +20,9 @@ pub enum Step {
     Element(u64),
 }
 
-/// A place in an event: a name, and the steps from there.
+/// A path to a member of an event: a name, and the steps from there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct MemberPath {
     /// The kind of its name.
     pub root: Root,
     /// The name.
@@ -31,7 +31,7 @@ pub struct Place {
     pub steps: Vec<Step>,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for MemberPath {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self.root {
             Root::Field => "",
@@ -49,9 +49,9 @@ impl std::fmt::Display for Place {
     }
 }
 
-impl Place {
-    /// Parses a path, which is [`Place`] as text: `$ctx.NAME`, `$app.PROVIDER:TYPE`, `NAME`, each
-    /// followed by `.MEMBER` and `[INDEX]`. Returns `None` if that is no path.
+impl MemberPath {
+    /// Parses a path, which is [`MemberPath`] as text: `$ctx.NAME`, `$app.PROVIDER:TYPE`, `NAME`,
+    /// each followed by `.MEMBER` and `[INDEX]`. Returns `None` if that is no path.
     pub fn parse(path: &str) -> Option<Self> {
         let (root, rest) = match path.strip_prefix("$ctx.") {
             Some(rest) => (Root::Context, rest),
@@ -87,10 +87,13 @@ mod tests {
     #[test]
     fn paths_come_back() {
         for path in ["a", "pos.x", "xs[3]", "a.b[1][2].c", "$ctx.vpid", "$app.p:t", "$ctx.a.b"] {
-            assert_eq!(Place::parse(path).map(|place| place.to_string()).as_deref(), Some(path));
+            assert_eq!(
+                MemberPath::parse(path).map(|place| place.to_string()).as_deref(),
+                Some(path)
+            );
         }
         for path in ["", ".a", "a.", "a[", "a[]", "a[x]", "a[1]b", "$ctx.", "$app.", "a..b"] {
-            assert_eq!(Place::parse(path), None, "{path}");
+            assert_eq!(MemberPath::parse(path), None, "{path}");
         }
     }
 }

@@ -86,7 +86,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// A region, its memory, and the CPU that its sequences run on.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) control: Control,
     table: Vec<AtomicU32>,
     geometry: Geometry,
@@ -97,7 +97,7 @@ pub(crate) struct World {
     pub(crate) generation: AtomicU64,
 }
 
-impl World {
+impl Fixture {
     /// A ring of `2^count_shift` sub-buffers with memory, of which the first is open and has
     /// `within` bytes. `records` records can be told apart at the start of each sub-buffer and at
     /// `LAST`.
@@ -115,7 +115,7 @@ impl World {
             }
         }
         let table = (0..geometry.sub_count()).map(|slot| AtomicU32::new(slot as u32 + 1)).collect();
-        let world = Self {
+        let fixture = Self {
             control: Control::new(),
             table,
             geometry,
@@ -123,11 +123,11 @@ impl World {
             cpu: Mutex::new(()),
             generation: AtomicU64::new(1),
         };
-        world.memory.word(4096 + sub_header::BEGIN as u64).store(BEGIN, Ordering::Relaxed);
-        world.control.slots[0].last_ts.store(BEGIN, Ordering::Relaxed);
-        world.control.limit.store(u64::MAX, Ordering::Relaxed);
-        world.control.commit.store(within << 1, Ordering::Relaxed);
-        world
+        fixture.memory.word(4096 + sub_header::BEGIN as u64).store(BEGIN, Ordering::Relaxed);
+        fixture.control.slots[0].last_ts.store(BEGIN, Ordering::Relaxed);
+        fixture.control.limit.store(u64::MAX, Ordering::Relaxed);
+        fixture.control.commit.store(within << 1, Ordering::Relaxed);
+        fixture
     }
 
     pub(crate) fn region(&self) -> Region<'_> {
@@ -246,30 +246,30 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Begins where [`World::new`] began to write.
+    /// Begins where [`Fixture::new`] began to write.
     pub(crate) fn new(within: u64) -> Self {
         let drained = Drained { position: within, last_ts: BEGIN, ..Drained::default() };
         Self { drained, values: Vec::new() }
     }
 
     /// Takes all that is there. Whatever is amiss ends the model.
-    pub(crate) fn drain(&mut self, world: &World) {
-        let snapshot = world.region().snapshot().expect("head is where a writer left it");
-        while self.take(world, &snapshot).expect("headers are what a writer wrote") {}
+    pub(crate) fn drain(&mut self, fixture: &Fixture) {
+        let snapshot = fixture.region().snapshot().expect("head is where a writer left it");
+        while self.take(fixture, &snapshot).expect("headers are what a writer wrote") {}
     }
 
     /// Takes a piece, if there is one.
     pub(crate) fn take(
         &mut self,
-        world: &World,
+        fixture: &Fixture,
         snapshot: &trackway_ring::Snapshot,
     ) -> Result<bool, Damage> {
-        let region = world.region();
-        let Some(piece) = region.piece(&world.memory, &self.drained, snapshot, true)? else {
+        let region = fixture.region();
+        let Some(piece) = region.piece(&fixture.memory, &self.drained, snapshot, true)? else {
             return Ok(false);
         };
         let mut bytes = vec![0; (piece.end - piece.start) as usize];
-        region.copy(&world.memory, &piece, &mut bytes)?;
+        region.copy(&fixture.memory, &piece, &mut bytes)?;
         let (mut last_ts, mut count) = (piece.begin_ts, 0);
         for record in Records::new(&bytes, piece.begin_ts, |_, _| Some(BODY_BYTES)) {
             let (value, check) = record.body.split_at(4);
