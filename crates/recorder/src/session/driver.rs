@@ -117,16 +117,17 @@ impl Driver {
                 self.carry_out(effect, host);
                 has_acted = true;
             }
-            // An effect may take long, and renews the lease itself.
-            match has_acted {
-                true => self.pause.restart(),
-                false => self.pause.check(&self.notices),
+            if has_acted {
+                // An effect may take long, and renews the lease itself.
+                self.pause.restart();
             }
             let period_ns = host.poll(self);
             if let Err(error) = self.wait(host, period_ns) {
                 self.failure = Some(error);
                 self.end();
             }
+            // Before effects: the end of the session may be one.
+            self.pause.check(&self.notices);
         }
     }
 

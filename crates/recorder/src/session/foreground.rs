@@ -434,6 +434,8 @@ impl Host for ForegroundRecorder<'_> {
         if self.cause.is_some() {
             // Only those that come from now on interrupt the end.
             while ForwardedSignal::next(&self.reader).is_some() {}
+            // The end of the trace may need the descriptor.
+            self.command.iter_mut().for_each(|command| command.process = None);
         }
         self.names = windows.own().map(Recording::event_names).unwrap_or_default();
         let window = self.window.as_ref().map(|(window, _)| window);
