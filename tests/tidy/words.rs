@@ -1,18 +1,14 @@
 //! Words: names, openings of doc comments, pronouns in comments, and the glossary.
 //!
-//! The rules are those of STYLE.md that a program can check. [`DEBT`] holds the faults that are
-//! left in packages which are not rewritten yet: it only ever gets smaller, and a package without a
-//! row has none.
+//! The rules are those of STYLE.md that a program can check.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 
 use syn::visit::{self, Visit};
 
 use crate::{relative, source_dir, sources};
 
-/// Faults that are left: package, of names, of openings, of pronouns.
-const DEBT: [(&str, [usize; 3]); 1] = [("crates/cli", [0, 12, 1])];
 /// Most terms of the glossary.
 const TERMS_MAX: usize = 90;
 
@@ -195,34 +191,18 @@ fn bad_pronouns(text: &str) -> Vec<usize> {
     lines.filter(|(_, line)| is_bad(line)).map(|(number, _)| number + 1).collect()
 }
 
-/// Returns the package of a source file: `crates/agent`, `fuzz/targets`, `tests`.
-fn package_of(path: &str) -> String {
-    let depth = if path.starts_with("tests/") || path.starts_with("examples/") { 1 } else { 2 };
-    path.split('/').take(depth).collect::<Vec<_>>().join("/")
-}
-
 #[test]
 fn names_and_comments_use_the_words_of_the_field() {
-    let mut faults: BTreeMap<String, [Vec<String>; 3]> = BTreeMap::new();
+    let mut bad = Vec::new();
     for path in sources(&[".rs"]) {
         let (name, text) = (relative(&path), fs::read_to_string(&path).expect("a source file"));
-        let [names, openings, pronouns] = faults.entry(package_of(&name)).or_default();
-        names.extend(bad_names(&text).into_iter().map(|word| format!("{name}: {word}")));
-        let at = |line: usize| format!("{name}:{line}");
-        openings.extend(bad_openings(&text).into_iter().map(at));
-        pronouns.extend(bad_pronouns(&text).into_iter().map(at));
+        bad.extend(bad_names(&text).into_iter().map(|word| format!("{name}: the name {word}")));
+        let lines = |kind: &'static str| move |line| format!("{kind} on line {line}");
+        let openings = bad_openings(&text).into_iter().map(lines("an opening"));
+        let pronouns = bad_pronouns(&text).into_iter().map(lines("a pronoun"));
+        bad.extend(openings.chain(pronouns).map(|fault| format!("{name}: {fault}")));
     }
-    let mut bad = Vec::new();
-    for (package, faults) in faults {
-        let row = DEBT.iter().find(|(of, _)| *of == package);
-        let allowed = row.map_or([0; 3], |(_, allowed)| *allowed);
-        let counts = [0, 1, 2].map(|kind| faults[kind].len());
-        if (0..3).any(|kind| counts[kind] > allowed[kind]) {
-            let list = faults.concat().join("\n");
-            bad.push(format!("{package}: {counts:?} faults, at most {allowed:?}\n{list}"));
-        }
-    }
-    assert!(bad.is_empty(), "names, openings, pronouns:\n{}", bad.join("\n"));
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
 /// Returns the terms of the glossary in its order.

@@ -26,10 +26,10 @@ use trackway_recorder::{ChannelSpec, FilterObject, FilterSource, FilterSpec};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Arguments {
-    /// What clang -target bpf -c has made
+    /// Object that clang -target bpf -c has made
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where to write the object
+    /// File of the object to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }

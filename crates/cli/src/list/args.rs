@@ -15,9 +15,8 @@ use crate::common::format::Format;
 ///   sudo trackway list --kernel syscalls:openat --format json
 ///   trackway list --contexts
 ///
-/// Processes that have the library loaded, with their events, levels and fields; or the events of
-/// the running kernel, with fields, types and meanings; or what is known of whoever an event
-/// happens in.
+/// Processes that have the library loaded, with their events, levels and fields; or kernel events,
+/// with fields, types and meanings; or the contexts of events.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

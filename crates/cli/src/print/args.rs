@@ -109,11 +109,11 @@ pub(crate) struct Arguments {
     /// Do not show the time since the previous event
     #[arg(long, help_heading = FORM, hide_short_help = true)]
     pub(crate) no_delta: bool,
-    /// Which names to show: payload, context, header, scope, all, none
+    /// Names to show: payload, context, header, scope, all, none
     #[arg(short, long, value_name = "LIST", help_heading = FORM, hide_short_help = true)]
     pub(crate) names: Option<String>,
-    /// What to show before events' names: trace, trace:hostname, trace:domain, trace:procname,
-    /// trace:vpid, loglevel, emf, callsite, all, none
+    /// Fields to show before the name of an event: trace, trace:hostname, trace:domain,
+    /// trace:procname, trace:vpid, loglevel, emf, callsite, all, none
     #[arg(short, long, value_name = "LIST", help_heading = FORM, hide_short_help = true)]
     pub(crate) fields: Option<String>,
     /// Write to this file [default: standard output]

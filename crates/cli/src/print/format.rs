@@ -19,7 +19,7 @@ use super::{Clock, stats};
 /// Form of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EventFormat {
-    /// As babeltrace2 prints it
+    /// Lines like babeltrace2's
     Text,
     /// An object on a line of its own
     Json,

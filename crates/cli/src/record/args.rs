@@ -96,7 +96,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "kernel", help_heading = SUBJECT, hide_short_help = true,
         conflicts_with_all = ["on", "preload", "sub_buffers", "reserve", "config"])]
     pub(crate) kernel_only: bool,
-    /// How kernel events are recorded
+    /// Backend for kernel events
     ///
     /// By BPF programs, or by the kernel's tracefs, which does not give what programs point to,
     /// file names first of all, nor most contexts [default: bpf where the kernel allows it, else
@@ -136,8 +136,8 @@ pub(crate) struct Arguments {
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
     #[arg(long, value_name = "N", help_heading = HOW_MUCH, hide_short_help = true)]
     pub(crate) sub_buffers: Option<u64>,
-    /// How threads that write keep out of each other's way, for comparisons: by restartable
-    /// sequence, by claim where that does not work; by claim alone; or by reserve and commit
+    /// Writer path, for comparisons: restartable sequences, with claims where those do not work;
+    /// claims alone; or reserve and commit
     #[arg(long, value_enum, value_name = "WAY", default_value_t = ReserveBy::Rseq,
         help_heading = HOW_MUCH, hide_short_help = true)]
     pub(crate) reserve: ReserveBy,

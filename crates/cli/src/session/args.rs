@@ -109,7 +109,7 @@ pub(crate) struct CreateArguments {
         conflicts_with_all = ["on", "level", "level_only", "exclude",
         "filter_object", "sub_buffers", "blocking_timeout", "user", "snapshot_on_crash"])]
     pub(crate) kernel_only: bool,
-    /// How kernel events are recorded, as record --kernel-via has it
+    /// Backend for kernel events, as record --kernel-via
     #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = SUBJECT,
         hide_short_help = true)]
     pub(crate) kernel_via: Option<KernelWay>,
@@ -232,8 +232,8 @@ pub(crate) struct ChannelOptions {
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
     #[arg(long, value_name = "N", help_heading = HOW_MUCH, hide_short_help = true)]
     pub(crate) sub_buffers: Option<u64>,
-    /// How long programs that were started with TRACKWAY_ALLOW_BLOCKING=1 wait for room, such as
-    /// 10ms; 0: they do not [default: 0]
+    /// Longest wait for buffer space of programs that were started with TRACKWAY_ALLOW_BLOCKING=1,
+    /// such as 10ms; 0: they do not wait [default: 0]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = HOW_MUCH,
         hide_short_help = true)]
     pub(crate) blocking_timeout: Option<std::time::Duration>,
@@ -404,7 +404,7 @@ pub(crate) struct SetArguments {
     /// Discard events that find no room, instead of overwriting the oldest
     #[arg(long, conflicts_with = "overwrite", help_heading = HOW_MUCH)]
     pub(crate) discard: bool,
-    /// Of any process
+    /// Select any process
     #[arg(long, help_heading = PROCESSES,
         conflicts_with_all = ["pid", "executable", "pid_namespace"])]
     pub(crate) any_process: bool,
@@ -459,7 +459,7 @@ pub(crate) struct OnArguments {
     /// The session
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
-    /// Which events
+    /// Patterns of events
     #[arg(value_name = "PATTERN", required = true, value_delimiter = ',')]
     pub(crate) patterns: Vec<String>,
     /// The channel [default: the only one]
@@ -489,7 +489,7 @@ pub(crate) struct OffArguments {
     /// The session
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
-    /// Which events; with ! in front, the exclusion to take back
+    /// Patterns of events; with ! in front, the exclusion to take back
     #[arg(value_name = "PATTERN", required = true, value_delimiter = ',')]
     pub(crate) patterns: Vec<String>,
     /// The channel [default: the only one]
