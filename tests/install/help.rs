@@ -113,7 +113,7 @@ fn bench_is_the_other_program_in_help_manual_and_completions() {
     let trackway = build_dir().join("trackway").display().to_string();
     let complete = |words: &str, last: &str| {
         let script = format!(
-            "source <('{trackway}' completions bash); COMP_WORDS=(trackway {words} '{last}'); \
+            "source <('{trackway}' completions bash); COMP_WORDS=('{trackway}' {words} '{last}'); \
              COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
              _trackway_or_bench '{trackway}' '{last}' \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
              printf '%s\\n' \"${{COMPREPLY[@]}}\""

@@ -11,7 +11,18 @@ pub fn script(declared: Command, name: &str, shell: Shell) -> Vec<u8> {
     // A command's name has to live as long as the program.
     let declared: &'static Command = Box::leak(Box::new(declared));
     clap_complete::generate(shell, &mut shown(declared), name, &mut script);
-    script
+    if shell == Shell::Bash { with_labels(script, name) } else { script }
+}
+
+/// Repairs the labels of a Bash script, if the program's name has a hyphen.
+///
+/// clap_complete 4.6 sets a state to `trackway__bench__subcmd__compare`, but labels that state's
+/// case `trackway__subcmd__bench__subcmd__compare`: a subcommand would have no completions.
+fn with_labels(script: Vec<u8>, name: &str) -> Vec<u8> {
+    let Ok(text) = String::from_utf8(script) else {
+        unreachable!("clap_complete wrote other bytes than names and descriptions in UTF-8");
+    };
+    text.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")).into_bytes()
 }
 
 /// Returns a command without its hidden parts: clap_complete offers hidden words, too.

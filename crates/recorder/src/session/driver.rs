@@ -114,8 +114,9 @@ impl Driver {
                 if effect == Effect::Exit {
                     return self.exit();
                 }
+                // From the beginning of the recording on, a stop is one.
+                has_acted |= !matches!(effect, Effect::Begin { .. });
                 self.carry_out(effect, host);
-                has_acted = true;
             }
             if has_acted {
                 // An effect may take long, and renews the lease itself.
@@ -155,6 +156,7 @@ impl Driver {
         kernel: Option<PreparedKernel>,
         start: impl FnOnce(Option<&KernelRecording>) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
+        self.pause.restart();
         let root = self.prepared_folder.trace_folder();
         let tracefiles = self.spec().kernel.as_ref().map(KernelSpec::tracefiles);
         let begin = |kernel: PreparedKernel| {
