@@ -104,7 +104,7 @@ fn wrong(message: impl std::fmt::Display) -> Error {
     Error::output("workload, single events", message)
 }
 
-/// Adds a place of a histogram, which must come after the others.
+/// Appends a bucket to a histogram. Buckets must come in ascending order.
 fn add(histogram: &mut Ticks, [ticks, count]: [u64; 2]) -> Result<()> {
     let is_next = histogram.last().is_none_or(|last| last.0 < ticks);
     if !is_next || histogram.len() >= PLACES_MAX || count == 0 || count > COUNT_MAX {

@@ -73,8 +73,8 @@ const DESIGN: [(&str, &str); 14] = [
     ("startup", "start of a process: at most +200 µs, and no thread"),
 ];
 
-/// Returns all bars: first those of suites in the report; then the design's goals for the other
-/// suites, with the suite that measures them.
+/// Returns the bars of all goals: first those that the report's suites measured, then the design's
+/// goals for suites that did not run.
 pub(crate) fn all(report: &Report) -> Vec<Bar> {
     let (mut bars, mut elsewhere) = (Vec::new(), Vec::new());
     for (name, shown) in SHOWN {

@@ -85,7 +85,8 @@ fn number(bits: u64, of: Type) -> String {
     }
 }
 
-/// Instructions before a call that the numbers take with which bytes are compared.
+/// Number of instructions, directly before a call that compares bytes, that load the constants to
+/// compare with.
 const NUMBERS_BEFORE: usize = 4;
 
 /// The bytecode, a line for each instruction: its number, its bytes, what it does, what that is.

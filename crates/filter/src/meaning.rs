@@ -18,8 +18,8 @@ use crate::types::{Filter, Need, Root, Step, Widths, check_parsed};
 pub(crate) struct SlotMeanings(Vec<Vec<Meaning>>);
 
 impl SlotMeanings {
-    /// Returns the meanings that `filter` relies on, as it was made for this event, where the width
-    /// of the fields `that_count` makes a difference.
+    /// Returns the meanings of fields that `filter` relies on, which was compiled for this event.
+    /// Widths matter only for the fields `that_count`.
     pub(crate) fn of(
         parsed: &Parsed,
         layout: &Layout,

@@ -3,7 +3,7 @@
 
 use crate::insn::{Insn, alu, class, jump, source};
 
-/// Returns the destination after an instruction of class ALU or ALU64; `None`: it is none.
+/// Returns the new value of the destination register. `None`: the instruction is of no ALU class.
 #[inline(always)]
 pub(crate) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
     let is_64 = insn.class() == class::ALU64;

@@ -59,8 +59,8 @@ pub mod alu {
     pub const MOV: u8 = 0xb0;
     /// `dst >>= src`, modulo the width, with sign extension.
     pub const ARSH: u8 = 0xc0;
-    /// Byte order: class ALU to little (source K) or big endian (X), ALU64 swapped in any case;
-    /// the immediate is the width in bits.
+    /// Byte order. Class ALU converts to little endian (source K) or big endian (X); ALU64 always
+    /// swaps. The immediate is the width in bits.
     pub const END: u8 = 0xd0;
 }
 

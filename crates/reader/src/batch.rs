@@ -83,8 +83,8 @@ pub(crate) struct Note {
 
 /// A report in addition to events.
 pub(crate) enum Diagnostic {
-    /// The tracer lost something, between these times, in nanoseconds since the clock's origin.
-    /// It waits for its turn.
+    /// The tracer lost events between these times, in nanoseconds since the clock's origin. The
+    /// merge reports the loss when output reaches its time.
     Loss(Loss, Option<(i64, i64)>),
     /// Something is damaged. The merge reports it right after the event before it.
     Damage(String),

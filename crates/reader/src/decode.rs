@@ -109,7 +109,8 @@ impl<'t, B: Bytes> Task<'t, B> {
         (self.decoder, self.source.into_memory())
     }
 
-    /// Fills `batch` up to about `size` bytes. Whether something is left for the next.
+    /// Decodes events into `batch` up to about `size` bytes. Returns true if events are left for
+    /// the next batch.
     pub(crate) fn fill(
         &mut self,
         format: &mut impl EventEncoder,

@@ -16,7 +16,7 @@ const STREAMS_MAX: usize = 1 << 16;
 /// The place of an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventPlace {
-    /// Its packet: the number in the file, and the first byte.
+    /// Number of the event's packet in its file; `at` is the offset of the packet's first byte.
     pub(crate) packet: u64,
     pub(crate) at: u64,
     /// The bit in its packet.

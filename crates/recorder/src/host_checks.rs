@@ -26,7 +26,7 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Reads the properties; the calling thread runs on each CPU for a moment.
+    /// Reads the host's properties. For that the calling thread runs briefly on each CPU.
     pub fn detect() -> Self {
         let online = cpus::online();
         let mut withheld = online.clone();

@@ -123,7 +123,8 @@ pub struct LossPlace<'a> {
 /// A thread encodes a piece of one stream. The merge, which knows the order of all events, passes
 /// the bytes on to the [`EventOutput`](crate::EventOutput).
 pub trait EventEncoder: Clone + Send + Sync {
-    /// True if events have bytes. If not, their order does not matter: no event is buffered.
+    /// True if encoding an event yields bytes of output. Without output the order of events does
+    /// not matter, so none is buffered.
     const HAS_BYTES: bool = true;
     /// True if a text within an encoded event can be replaced by the result of
     /// [`EventEncoder::push_text`] for another text, of another length. False for formats that

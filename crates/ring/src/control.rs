@@ -74,8 +74,8 @@ pub struct Control {
     pub wants_memory: AtomicU64,
     /// Records that did not fit.
     pub discarded: AtomicU64,
-    /// The part of `discarded` that a larger ring would not have kept. (Zero where older libraries
-    /// discard, as the two below.)
+    /// The part of `discarded` that a larger ring would not have kept. Older libraries do not count
+    /// here, nor in the two fields below.
     pub hopeless: AtomicU64,
     /// The part of `hopeless` of processes that have not mapped all memory of the window.
     pub unmapped: AtomicU64,

@@ -30,7 +30,7 @@ pub(crate) type Buffer = MaybeUninit<[u8; HEADROOM + PAYLOAD_MAX + TAILROOM]>;
 const RESERVE: usize = 8;
 
 impl<'buffer> Stage<'buffer> {
-    /// An empty one, for up to `fields` values (of up to 32).
+    /// Creates an empty stage for up to `fields` values; `fields` is at most 32.
     #[inline(always)]
     pub(crate) fn new(buffer: &'buffer mut Buffer, fields: usize) -> Self {
         Self { buffer, length: 0, cut: 0, more: fields }

@@ -27,7 +27,7 @@ pub unsafe trait Fields: Copy {
     const COUNT: usize;
     /// Number of fields that can be cut.
     const SPANS: usize;
-    /// Bytes that they take whatever their values.
+    /// Bytes that the fields take independently of their values.
     const FIXED: usize;
 
     /// Sets the bytes that each field that can be cut would like to have.

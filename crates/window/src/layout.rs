@@ -67,7 +67,8 @@ pub unsafe fn region_at(control: *mut u8, geometry: Geometry) -> Region<'static>
     }
 }
 
-/// The table of ids of the session whose first control lines are at `controls`.
+/// Returns the table of event ids that lies before a session's first control lines, which are at
+/// `controls`.
 #[inline(always)]
 pub fn ids_before(controls: *mut u8) -> *mut AtomicU32 {
     controls.wrapping_sub((CONTROLS_AT - IDS_AT) as usize).cast()

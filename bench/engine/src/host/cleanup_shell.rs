@@ -17,9 +17,9 @@ const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
 const UPROBE: &str = "cd \"$1\" && { read -r _; i=0; \
      while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
      ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
-/// Ends processes that work in two folders, by their environment, which has the folders' names
-/// (recorders and daemons outlive their parents). Then removes the folders and their content; a
-/// process that has not ended yet may still be writing there.
+/// Ends the processes whose environment names one of two folders: recorders and daemons outlive
+/// their parents. Then removes the folders and their content; a process that has not ended yet may
+/// still be writing there.
 const FOLDERS: &str = "read -r _; \
      grep -lszF -e \"TRACKWAY_WINDOW_DIR=$2\" -e \"TRACKWAY_RUN_DIR=$1/\" \
      -e \"LTTNG_HOME=$1/\" /proc/[0-9]*/environ | \

@@ -45,7 +45,8 @@ impl BuildTools {
         [self.trackway.as_os_str(), OsStr::new("--version")]
     }
 
-    /// Finds the executable `trackway`: next to this one, or else in `PATH`; and its parts.
+    /// Finds the executable `trackway`, next to this one or else in `PATH`, and its headers and
+    /// libraries.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ impl Side {
     }
 }
 
-/// The marks in a tracer's output, of any run.
+/// The marks found in a tracer's output; some may be of other runs.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct FoundMarks(BTreeSet<(Side, u32, u32)>);
 

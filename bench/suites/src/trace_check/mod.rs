@@ -66,8 +66,8 @@ impl Counted {
         Err(Error::output("trace", message))
     }
 
-    /// Returns the least and the largest number of events in packets that are no longer there;
-    /// `None` if no full packet is left.
+    /// Estimates the least and the largest total of events in all overwritten packets, from the
+    /// full packets that are left. `None`: none is left.
     fn overwritten_range(&self, size: Size) -> Option<(u64, u64)> {
         if self.packets_before == 0 {
             return Some((0, 0));

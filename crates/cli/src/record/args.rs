@@ -124,8 +124,9 @@ pub(crate) struct Arguments {
     pub(crate) tracefile_count: Option<u64>,
     /// Buffer size for each CPU, such as 16M [default: 4M]
     ///
-    /// SIZE has K, M or G (KiB, MiB, GiB); memory for all of it is taken before the command starts.
-    /// Without this option, machines with many CPUs begin with less and take more on need.
+    /// SIZE is a number with K, M or G (KiB, MiB, GiB). The buffers of all CPUs are allocated
+    /// before the command starts. Without this option, machines with many CPUs start with smaller
+    /// buffers, which grow on demand.
     #[arg(long, value_name = "SIZE", help_heading = HOW_MUCH)]
     pub(crate) buffer_size: Option<String>,
     /// Keep the newest events

@@ -278,7 +278,7 @@ fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Exten
     Some(Extended::Same)
 }
 
-/// Begins a run with a number, if it begins with a byte.
+/// Begins a run of numbers with this one, if it starts at a byte boundary.
 fn begin(number: (u32, u64, bool, bool), known: u64) -> Option<Extended> {
     let (bits, alignment, signed, big_endian) = number;
     let alignment = alignment.max(known);

@@ -256,7 +256,8 @@ pub struct Member {
     pub(crate) hidden: bool,
     /// Text before the member's value: ` name = ` or `, name = `.
     pub(crate) lead: Literal,
-    /// True if another member may have the same name.
+    /// True if another member has this name, with or without the underscore; then the raw name is
+    /// used.
     pub(crate) is_ambiguous: bool,
 }
 

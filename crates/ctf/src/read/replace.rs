@@ -18,7 +18,7 @@ pub struct Replacement<'r> {
     pub incomplete: Option<u64>,
 }
 
-/// Gives a sink what an event has, but for what is replaced.
+/// Passes an event's fields to a sink, with the replacements in place of its own values.
 pub(super) struct Replacing<'s, 'r, S> {
     sink: &'s mut S,
     by: Replacement<'r>,

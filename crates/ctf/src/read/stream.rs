@@ -324,7 +324,8 @@ pub struct Body<'d, 'w, 'trace> {
     before: Counts,
     /// Values that are read in place of the event's own.
     replacement: Option<Replacement<'d>>,
-    /// The decoder before the header, except for the state.
+    /// The stream's decoder as it was before the header, except for its state, which the header has
+    /// updated.
     decoder: &'d mut StreamDecoder<'trace>,
 }
 

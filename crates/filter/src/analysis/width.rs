@@ -17,16 +17,16 @@ const NARROW_MAX: u128 = u32::MAX as u128;
 /// The greatest that is the same with a sign and without.
 const SAME_MAX: u128 = i64::MAX as u128;
 
-/// The fields whose width may matter to what an expression says of an event with these fields,
-/// however wide each of them is in another one.
+/// Returns the fields whose width may change the result of an expression for an event with these
+/// fields, whatever widths they have in another event.
 pub(crate) fn fields_that_count(parsed: &Parsed, layout: &Layout) -> BTreeSet<String> {
     let Ok(narrow) = check_parsed(parsed, layout, Widths::Narrow) else { return BTreeSet::new() };
     let needs = needs_that_count(&narrow).into_iter().map(|need| &narrow.needs[need].place);
     needs.filter(|place| place.root == Root::Field).map(|place| place.name.clone()).collect()
 }
 
-/// The needs whose width may matter to what a filter says, which was made for integers of less than
-/// 64 bits.
+/// Returns the needs for which 64-bit values may change the result of the filter, which was
+/// compiled for narrower integers.
 fn needs_that_count(filter: &Filter) -> BTreeSet<usize> {
     let is_unsigned =
         |need: usize| filter.needs.get(need).is_some_and(|need| need.kind == Kind::Unsigned);

@@ -69,7 +69,7 @@ pub(crate) enum Op {
     Offset(usize),
     /// The upper half of a slot, as a number without a sign: a length.
     Length(usize),
-    /// The argument of a function after the frame.
+    /// The second argument of a function that tests an element; the first is the frame.
     Item,
     /// Arithmetic.
     Alu(Alu, Value, Value),

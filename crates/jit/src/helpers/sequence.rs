@@ -87,7 +87,7 @@ impl Frame<'_> {
         self.elements(word, scalar).any(|element| test(element) != 0).into()
     }
 
-    /// The sum of the first [`ELEMENTS_MAX`] elements, of which 64 bits stay; of floats 0.
+    /// Returns the sum of the first [`ELEMENTS_MAX`] elements, modulo 2^64; 0 for floats.
     pub(super) fn sum(&self, word: u64, scalar: u64) -> u64 {
         self.integers(word, scalar).map_or(0, |(_, all)| all.fold(0, u64::wrapping_add))
     }

@@ -11,8 +11,8 @@ pub const SLOT_CODE_BYTES_MAX: usize = 24;
 /// Bytes of the other code.
 const FRAME_CODE_BYTES: usize = 5;
 
-/// Makes the code of a framer in the beginning of `buffer`: what [`FramerView::coded`] names. Its
-/// size in bytes; `None`: there is nothing to do for it.
+/// Emits machine code at the start of `buffer` that fills the slots of [`FramerView::coded`].
+/// Returns the code's size in bytes. `None`: there are no such slots.
 ///
 /// # Errors
 /// If there is no room, or if this is no x86-64 with the System V calling convention.

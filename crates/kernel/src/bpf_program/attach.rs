@@ -24,9 +24,9 @@ const RAW_TRACEPOINT_OPEN: i32 = 17;
 /// The licence of all programs. Reading kernel memory is reserved for programs that the GPL allows.
 /// The sources are under MIT, which is compatible ("Dual MIT/GPL", include/linux/license.h).
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
-/// System call numbers that [`ProgramTable::set_event`] takes, and the shift of an event's index in
-/// a word.
+/// Limit of the system call numbers that [`ProgramTable::set_event`] accepts.
 pub(super) const EVENTS_MAX: usize = 1024;
+/// Shift of an event's index in a word of [`ProgramTable`]'s map of events.
 pub(super) const EVENT_SHIFT: u32 = 32;
 /// Bytes of the verifier's log.
 const LOG_BYTES: usize = 1 << 20;
@@ -93,7 +93,7 @@ pub struct ProgramTable {
     map: OwnedFd,
     /// The count of tail calls that found no program.
     unknown: MappedArray,
-    /// For each number, its event; for programs that several events share.
+    /// The event of each number, for programs that several events share.
     events: MappedArray,
 }
 

@@ -258,7 +258,8 @@ pub(crate) struct Functions<'a> {
 }
 
 impl<'a> Functions<'a> {
-    /// Refers to records of functions and their loaded types.
+    /// Creates the reference to a program's function records and to the BTF types that the kernel
+    /// has loaded for them.
     pub(crate) fn new(btf: &OwnedFd, infos: &'a [u8]) -> Self {
         Self { btf_fd: raw_fd(btf), infos }
     }

@@ -458,7 +458,7 @@ impl Btf {
         "?".into()
     }
 
-    /// Returns a structure that programs share with the kernel, with its integers.
+    /// Returns a structure or union of the kernel's ABI to user space, with its integer members.
     pub fn structure(&self, name: &str) -> Option<Structure> {
         let of = self.find(Class::Struct, name).or_else(|| self.find(Class::Union, name));
         let alias = || self.find(Class::Typedef, name).and_then(|of| self.resolve(of.id));

@@ -82,7 +82,8 @@ fn split_at_sign<'a, 'text>(
     })
 }
 
-/// Returns the conversions of a format string, one for each argument: `None` for a width.
+/// Returns the conversion of each argument of a format string; `None` for an argument that is a
+/// width (`*`).
 fn conversions(format: &str) -> impl Iterator<Item = Option<&str>> {
     let mut rest = format;
     let mut open: Option<usize> = None;

@@ -35,7 +35,7 @@ const UNTRACED_MAX: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     OtherUser,
-    /// No dynamic loader runs it, and nothing that it has loaded has the library.
+    /// The program is static, and no file that it maps has the library.
     Static,
     /// Its library is of this version, not ours.
     Library(u32),

@@ -13,7 +13,7 @@ use crate::window::processes;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection(Vec<ChannelSelection>);
 
-/// The events and processes that one channel of it selects.
+/// The events and processes that one channel of a recording selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ChannelSelection {
     /// Patterns of the rules that include events.

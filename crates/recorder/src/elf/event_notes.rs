@@ -18,7 +18,7 @@ use trackway_schema::{
 
 /// The section of pointers to events.
 const SECTION: &str = "trackway_events";
-/// Most events of a file: as many as a window has.
+/// Maximum number of events in a file: that of a window.
 const EVENTS_MAX: usize = trackway_abi::window::EVENTS_MAX;
 const POINTER_BYTES: u64 = 8;
 /// Most pieces of a file that are loaded; there are four or five.

@@ -186,8 +186,8 @@ impl Lockless {
 }
 
 impl RegionDrain {
-    /// Notes where a lockless buffer begins, before any writer is active: overwritten records are
-    /// missing from there on.
+    /// Stores the position at which a lockless buffer begins, before any writer is active. Records
+    /// after this position that were overwritten count as missing.
     pub(crate) fn begin_lockless(&mut self) {
         if let Some(lockless) = &self.lockless {
             self.drained.position = lockless.buffer.counters.read_count.load(Ordering::Relaxed);

@@ -88,8 +88,8 @@ impl MemoryReturn {
 }
 
 impl Channel {
-    /// Gives memory back that was not needed since the previous call, if that is due and
-    /// worthwhile; begins or ends it. Returns true if it is to be called again soon.
+    /// Returns memory that was not needed since the previous call, if a return is due and
+    /// worthwhile. A return takes several calls: the result is true if the next call is due soon.
     pub(crate) fn give_back_in_time(&mut self, handle: &WindowHandle) -> bool {
         let Some(memory_return) = &mut self.memory_return else { return false };
         match &memory_return.visitor {

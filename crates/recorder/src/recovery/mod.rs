@@ -43,7 +43,7 @@ use crate::window::slot::Slot;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Its trace's folder, where it was recorded or the user named it.
+    /// Folder of the recovered trace: the recorded place, or the one that the user gave.
     pub folder: PathBuf,
     /// Outcome for its records that were in memory.
     pub end: RecoveryEnd,

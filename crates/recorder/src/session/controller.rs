@@ -140,9 +140,9 @@ impl SessionController {
         is_asked
     }
 
-    /// Applies effects of the machine until there are none, or one that the caller has to handle:
-    /// beginning and end of the session, and answers to its creator. [`Self::complete`] takes the
-    /// outcome of that.
+    /// Applies the machine's effects until none is left or the caller must handle one: the
+    /// session's beginning or end, or a reply to its creator. The caller reports the outcome of
+    /// that effect to [`Self::complete`].
     pub(crate) fn next_effect(
         &mut self,
         windows: &mut Option<SessionWindows>,

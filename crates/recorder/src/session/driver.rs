@@ -190,7 +190,7 @@ impl Driver {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Carries out an effect that the controller leaves to the driver.
+    /// Carries out an effect that [`SessionController::next_effect`] leaves to the driver.
     fn carry_out(&mut self, effect: Effect, host: &mut dyn Host) {
         match effect {
             Effect::Begin { channels, record } => {

@@ -61,7 +61,7 @@ const BASELINE_FIRST_NS: u64 = 5_000_000;
 const READINGS_MAX: usize = 12;
 /// Validity of a line, in ns.
 const SPAN_NS: u64 = 2_000_000_000;
-/// When the new line meets the clock, in ns after its base.
+/// Time at which the new line meets the true clock, in ns after the line's base.
 const MEET_NS: i128 = 100_000_000;
 /// Steepest correction, in parts of the slope.
 const SLEW_PARTS: i128 = 2000;

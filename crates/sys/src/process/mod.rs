@@ -317,7 +317,7 @@ pub fn descriptor_limit() -> Result<u64, Errno> {
     Ok(limit.rlim_cur)
 }
 
-/// Sets the soft limit on descriptors, up to the hard one. Those that are open stay.
+/// Sets the soft limit on descriptors, at most to the hard limit. Open descriptors stay open.
 pub fn set_descriptor_limit(soft: u64) -> Result<(), Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours.

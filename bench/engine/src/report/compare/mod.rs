@@ -206,7 +206,8 @@ pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Compariso
     Comparison { circumstances, is_same_build, rows, compared, by_chance, reach }
 }
 
-/// Returns true if both measured the same executable and library, as far as either has them.
+/// Returns true if both reports have the same build ids of the executable and the library. `None`:
+/// one of them lacks the executable's.
 fn is_same_build(before: &Report, after: &Report) -> Option<bool> {
     let builds = |report: &Report| BUILDS.map(|name| report.versions.get(name).cloned());
     let (before, after) = (builds(before), builds(after));

@@ -4,7 +4,7 @@
 use super::plot::colour;
 use crate::results::TRACKWAY;
 
-/// Kinds of lines: whole, and broken in several ways.
+/// Number of line styles: one solid, the others dashed.
 const DASHES: usize = 5;
 /// Shapes of markers: [`Shape::of`] has one for each number below.
 const SHAPES: usize = 7;

@@ -32,7 +32,8 @@ pub(super) struct PreparedQuestion<'a> {
     peer: Option<&'a Peer>,
 }
 
-/// Stands for helpers: it is never called, as no question has a state.
+/// Placeholder for the helpers of an `Environment`. It is never called, because no filter here has
+/// state.
 extern "C" fn nothing() -> u64 {
     0
 }

@@ -18,7 +18,8 @@ pub(super) const OUT_OF_ORDER: &str = "greatest number out of order";
 const PROGRAMS: u64 = 50;
 /// Events of each program, which runs wherever the kernel puts it.
 const EVENTS: u64 = 3;
-/// Between one program's end and the next one's start: no multiple of the recorder's interval.
+/// Pause between two programs. It is no multiple of the recorder's interval, so that programs start
+/// at different times within it.
 const PAUSE: Duration = Duration::from_micros(7300);
 /// Longest time that the follower has, in seconds.
 const LIMIT_S: u64 = 120;

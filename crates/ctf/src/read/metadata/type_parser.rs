@@ -393,7 +393,8 @@ impl Parser<'_> {
         )
     }
 
-    /// A length by its name: that of a field, or of a number of the trace's environment.
+    /// Parses the name of a length: an entry of the trace's environment, whose number it returns,
+    /// or a field.
     fn named_length(&mut self) -> Parsed<Result<u64, Reference>> {
         let reference = self.reference()?;
         let [env, names @ ..] = &reference.path[..] else { return Ok(Err(reference)) };

@@ -197,7 +197,7 @@ impl ArgumentWriter<'_> {
         self.base = Some(at + bytes as i16);
     }
 
-    /// Returns the offset of the next field from r5.
+    /// Returns the distance from r5 to the next field.
     fn field_base(&mut self) -> i16 {
         if let Some(at) = self.base {
             return at;

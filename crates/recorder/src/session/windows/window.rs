@@ -81,7 +81,8 @@ impl SessionWindow {
         replaced
     }
 
-    /// Takes the session's word for a replacement that the others took back, too.
+    /// Ends the channel of class `class`, or the one that goes on in its place in this window,
+    /// unless a later class that could not replace it still uses its buffers.
     pub(super) fn end(&mut self, class: u32) -> Result<(), RecordError> {
         let own = self.stuck.remove(&class).unwrap_or(class);
         if self.stuck.values().any(|kept| *kept == own) || !self.recording.has_channel(own) {

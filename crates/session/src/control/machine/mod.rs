@@ -800,8 +800,8 @@ fn steps_of(
     steps
 }
 
-/// Checks the bytes of patterns: each is compared with all others, and a request can hold so much
-/// that this took minutes. No channel can have more.
+/// Checks the total size of a request's patterns. Each pattern is compared with all others, which
+/// could take minutes for the largest requests. The limit is that of a channel.
 fn check_bytes(bytes: usize) -> Result<(), Refusal> {
     let refused = || Refusal::new(OptionError::TooManyPatterns.to_string());
     (bytes <= RULES_BYTES_MAX + 1).then_some(()).ok_or_else(refused)

@@ -170,8 +170,8 @@ impl Output {
         self.former.push_back(Former { until_ts, converter, memory });
     }
 
-    /// Undoes the latest [`Self::replace_filters`]: restores the former filters. If they are
-    /// forgotten, their state begins again.
+    /// Undoes the latest [`Self::replace_filters`]: restores the former filters with their state.
+    /// If the former filters are no longer kept, they start with a new state.
     pub(super) fn restore_filters(&mut self, converter: Arc<Converter>) {
         let is_it = |former: &mut Former| Arc::ptr_eq(&former.converter, &converter);
         match self.former.pop_back_if(is_it) {
