@@ -225,8 +225,8 @@ pub(crate) struct ChannelOptions {
     pub(crate) tracefile_count: Option<u64>,
     /// Buffer size for each CPU, such as 16M [default: 4M]
     ///
-    /// SIZE has K, M or G (KiB, MiB, GiB); memory for all of it is taken at once. Without this
-    /// option, memory is taken as it is needed.
+    /// SIZE has K, M or G (KiB, MiB, GiB); all of it is allocated at the start. Without this
+    /// option, memory is allocated as it is needed.
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = HOW_MUCH)]
     pub(crate) buffer_size: Option<u64>,
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
