@@ -109,17 +109,16 @@ impl Driver {
     /// If it cannot begin, or something else than a request, a signal or a process ends it.
     pub(crate) fn run(&mut self, host: &mut dyn Host) -> Result<(), RecordError> {
         loop {
-            let mut has_acted = false;
+            let mut has_finished = false;
             while let Some(effect) = self.controller.next_effect(&mut self.windows, &self.notices) {
                 if effect == Effect::Exit {
                     return self.exit();
                 }
-                // From the beginning of the recording on, a stop is one.
-                has_acted |= !matches!(effect, Effect::Begin { .. });
+                has_finished |= effect == Effect::Finish;
                 self.carry_out(effect, host);
             }
-            if has_acted {
-                // An effect may take long, and renews the lease itself.
+            if has_finished {
+                // The end may take long, and renews the lease itself.
                 self.pause.restart();
             }
             let period_ns = host.poll(self);
@@ -156,13 +155,15 @@ impl Driver {
         kernel: Option<PreparedKernel>,
         start: impl FnOnce(Option<&KernelRecording>) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
-        self.pause.restart();
+        let pause = &mut self.pause;
         let root = self.prepared_folder.trace_folder();
-        let tracefiles = self.spec().kernel.as_ref().map(KernelSpec::tracefiles);
+        let tracefiles = self.controller.machine.spec().kernel.as_ref().map(KernelSpec::tracefiles);
         let begin = |kernel: PreparedKernel| {
             kernel.begin(&root, windows.realtime_offset_ns(), tracefiles.unwrap_or_default())
         };
         let begun = kernel.map(begin).transpose().and_then(|kernel| {
+            // Kernel programs take long to load; from here on, a stop loses events.
+            pause.restart();
             start(kernel.as_ref())?;
             Ok(kernel)
         });
