@@ -307,6 +307,32 @@ fn unwritten_events_of_record_are_reported_as_recoverable() {
     assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
 }
 
+/// RUN record on a full disk that gets space before the command ends. EXPECT that recording goes on
+/// by itself, and that no event is missing.
+#[test]
+fn a_command_is_recorded_on_once_its_disk_has_space_again() {
+    let small = |test: &SessionTest| test.fixture.path("small");
+    let Some(inside) = MountedTest::new("record-disk-again", small, "size=1m") else { return };
+    let filler = inside.path("small/filler");
+    std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
+    let messages = std::fs::File::create(inside.path("messages")).expect("a file");
+    let steps = inside.test.steps_of_one();
+    let script = "await() { for _ in $(seq 2000); do grep -q \"$1\" messages && return; \
+                  sleep 0.01; done; }; \
+                  $0 steps 10000; await 'No space left'; rm small/filler; \
+                  await 'written again'; $0 steps 100";
+    let mut record = inside.test.command("record --buffer-size 4M -o small/trace sh -c");
+    record.arg(script).arg(&inside.test.emitter).env("STEPS", steps.path());
+    let output = inside.enter(&record).stderr(messages).output().expect("nsenter runs");
+    let text = std::fs::read_to_string(inside.path("messages")).expect("messages");
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("No space left") && text.contains("written again"), "{text}");
+    assert!(text.contains("10,100 events recorded, 0 lost"), "{text}");
+    let numbers = inside.numbers("small/trace");
+    assert_eq!(numbers[&ONE], (0..10_000).collect::<Vec<u64>>());
+    assert_eq!(numbers[&(ONE + 1)], (0..100).collect::<Vec<u64>>());
+}
+
 /// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.
 #[test]
 fn a_folder_that_cannot_be_written_is_refused() {

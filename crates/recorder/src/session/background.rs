@@ -30,7 +30,7 @@ use crate::session::foreground;
 use crate::session::run_options::RunOptions;
 use crate::session::window_watch::Scope;
 use crate::session::windows::SessionWindows;
-use crate::session::write_stall::{STALL_NS, WriteStall};
+use crate::session::write_stall::STALL_NS;
 use crate::summary::shortfall::SizeSource;
 use crate::trace::layout;
 use crate::trace::prepare::{self, ExistingTrace};
@@ -156,8 +156,6 @@ struct BackgroundRecorder<'a> {
     processes: Option<Vec<Fd>>,
     /// True if a process that crashes causes a snapshot.
     watches_crashes: bool,
-    /// The reason that keeps the trace of the session's own user from being written.
-    stall: WriteStall,
 }
 
 impl<'a> BackgroundRecorder<'a> {
@@ -213,15 +211,8 @@ impl<'a> BackgroundRecorder<'a> {
             (folder, prepared_folder.trace_folder()),
             CHANNEL_DEFAULTS,
         );
-        let recorder = Self {
-            begun: None,
-            signals,
-            scope,
-            prepared: None,
-            processes: None,
-            watches_crashes,
-            stall: WriteStall::default(),
-        };
+        let recorder =
+            Self { begun: None, signals, scope, prepared: None, processes: None, watches_crashes };
         Ok((Driver::new(controller, notices, prepared_folder), recorder))
     }
 
@@ -328,26 +319,15 @@ impl Host for BackgroundRecorder<'_> {
         windows.find_windows(&driver.notices);
         windows.set_followed(is_followed);
         self.take_reasons(driver);
-        let Some(windows) = &mut driver.windows else { return STALL_NS };
-        match windows.tick(&driver.notices) {
+        match driver.drain() {
             // A crash is detected only if the process was found soon after its start.
-            Ok(period_ns) if self.watches_crashes && self.stall.is_over() => {
+            Ok(period_ns) if self.watches_crashes && driver.is_writing() => {
                 period_ns.min(CRASH_PERIOD_NS)
             }
-            Ok(period_ns) => {
-                self.stall.note_success(windows.bytes(), "", &driver.notices);
-                period_ns
-            }
-            Err(error @ RecordError::Lost(_)) => {
+            Ok(period_ns) => period_ns,
+            Err(error) => {
                 driver.fail(error);
                 0
-            }
-            Err(error) => {
-                // The disk is full, or removed: it may come back. Events that find no space in the
-                // buffers in between are counted.
-                windows.keep_alive();
-                self.stall.begin(&error, windows.bytes(), "", &driver.notices);
-                STALL_NS
             }
         }
     }

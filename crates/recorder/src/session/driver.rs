@@ -20,6 +20,7 @@ use crate::session::controller::{self, SessionController};
 use crate::session::summary_file::RunResult;
 use crate::session::suspend_check::SuspendCheck;
 use crate::session::windows::SessionWindows;
+use crate::session::write_stall::{STALL_NS, WriteStall};
 use crate::summary::Summary;
 use crate::summary::shortfall::SizeSource;
 use crate::trace::prepare::PreparedFolder;
@@ -75,6 +76,7 @@ pub(crate) struct Driver {
     pub(crate) pause: SuspendCheck,
     /// Results of the recording.
     pub(crate) result: RunResult,
+    stall: WriteStall,
     failure: Option<RecordError>,
 }
 
@@ -93,6 +95,7 @@ impl Driver {
             windows: None,
             pause: SuspendCheck::new(),
             result,
+            stall: WriteStall::default(),
             failure: None,
         }
     }
@@ -129,6 +132,37 @@ impl Driver {
             // Before effects: the end of the session may be one.
             self.pause.check(&self.notices);
         }
+    }
+
+    /// Drains the buffers once; returns the time until the next time, in ns.
+    ///
+    /// While the trace cannot be written, events stay in the buffers, where recovery finds them;
+    /// events that find no space there are counted.
+    ///
+    /// # Errors
+    ///
+    /// If the windows are lost.
+    pub(crate) fn drain(&mut self) -> Result<u64, RecordError> {
+        let Some(windows) = &mut self.windows else { return Ok(STALL_NS) };
+        match windows.tick(&self.notices) {
+            Ok(period_ns) => {
+                self.stall.note_success(windows.bytes(), "", &self.notices);
+                Ok(period_ns)
+            }
+            Err(error @ RecordError::Lost(_)) => Err(error),
+            Err(error) => {
+                // The disk is full, or removed: it may come back.
+                windows.keep_alive();
+                self.notices.clear_status();
+                self.stall.begin(&error, windows.bytes(), "", &self.notices);
+                Ok(STALL_NS)
+            }
+        }
+    }
+
+    /// Returns false while the trace cannot be written.
+    pub(crate) const fn is_writing(&self) -> bool {
+        self.stall.is_over()
     }
 
     /// Requests the end of the session.

@@ -39,7 +39,6 @@ use crate::session::run_options::RunOptions;
 use crate::session::silence_watch::SilenceWatch;
 use crate::session::status_line::StatusLine;
 use crate::session::windows::SessionWindows;
-use crate::session::write_stall::{STALL_NS, WriteStall};
 use crate::summary;
 use crate::summary::shortfall::SizeSource;
 use crate::trace::layout;
@@ -156,7 +155,6 @@ fn record_command(
         start: Some(Start { handle, channels, kernel, found, libraries, ignores_size_limit }),
         command: None,
         cause: None,
-        stall: WriteStall::default(),
         is_interrupted: Cell::new(false),
         names: Vec::new(),
         in_table: HashSet::new(),
@@ -328,7 +326,6 @@ struct ForegroundRecorder<'a> {
     start: Option<Start>,
     command: Option<TracedCommand>,
     cause: Option<Cause>,
-    stall: WriteStall,
     /// True if a signal has interrupted the end of the recording.
     is_interrupted: Cell<bool>,
     /// Names of the events of the session, and processes that have or had the library, as they were
@@ -378,27 +375,18 @@ impl Host for ForegroundRecorder<'_> {
             return UNRECORDED_PERIOD_NS;
         };
         windows.set_followed(is_followed);
-        let period_ns = match windows.tick(notices) {
-            Ok(period_ns) => {
-                self.stall.note_success(windows.bytes(), "", notices);
-                period_ns
-            }
-            Err(error @ RecordError::Lost(_)) => {
+        let drained = driver.drain();
+        let notices = &driver.notices;
+        let period_ns = match drained {
+            Ok(period_ns) => period_ns,
+            Err(error) => {
                 notices.clear_status();
                 notices.report(format_args!("{error}"));
                 driver.end();
                 return 0;
             }
-            Err(error) => {
-                // The disk may get space again. Until the command ends, its events stay in the
-                // buffers, where recovery finds them.
-                windows.keep_alive();
-                notices.clear_status();
-                self.stall.begin(&error, windows.bytes(), "", notices);
-                STALL_NS
-            }
         };
-        if let Some(recording) = windows.own() {
+        if let Some(recording) = driver.windows.as_ref().and_then(SessionWindows::own) {
             let channels = &driver.controller.machine.spec().channels[..];
             command.silence.explain((&recording.totals(), channels), command.child.id(), notices);
             if notices.wants_status() {
