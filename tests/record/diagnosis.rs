@@ -243,6 +243,27 @@ const SILENT: &str = "#include <stdio.h>\n\
     int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {} return 0; }\n";
 
 #[test]
+fn a_stopped_session_without_an_event_reports_the_stop_and_processes_without_the_library() {
+    let fixture = Fixture::new("diagnosis-stopped");
+    let without = compile(&fixture, "mute-without", &[]);
+    let with = fixture.compile("mute-with", WAITING, true, &[]);
+    let without = Running::start(fixture.command(&without));
+    let _with = Running::start(fixture.command(&with));
+    talk(&fixture, &["session", "create", "s", "--no-start", "-o", "trace", "--on", "mute:*"]);
+    let codes = |found: Vec<(String, Vec<u64>)>| -> Vec<String> {
+        found.into_iter().map(|(code, _)| code).collect()
+    };
+    let found = || reasons(&fixture, &["session", "status", "s"], "no-events-because");
+    assert_eq!(codes(found()), ["stopped", "without-library"]);
+    talk(&fixture, &["session", "start", "s"]);
+    assert_eq!(codes(found()), ["without-library", "not-executed"]);
+    talk(&fixture, &["session", "stop", "s"]);
+    let ended = talk(&fixture, &["session", "destroy", "s"]);
+    assert!(ended.contains("the session 's' is stopped"), "{ended}");
+    assert!(ended.contains(&format!("the library: {} ", without.0.id())), "{ended}");
+}
+
+#[test]
 fn a_process_in_another_window_is_named_as_such() {
     let fixture = Fixture::new("diagnosis-window");
     let other = Fixture::new("diagnosis-other-window");

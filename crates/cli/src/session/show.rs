@@ -11,7 +11,7 @@ use serde_json::Value;
 use trackway_console::{Style, Target, message};
 use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
-use trackway_recorder::diagnosis::{Reason, Selection, diagnose_session};
+use trackway_recorder::diagnosis::{Reason, Selection, SilentSession, diagnose_session};
 use trackway_recorder::protocol::{
     Answer, ChannelStatus, Counts, KernelStatus, Notice, Request, Status,
 };
@@ -356,14 +356,19 @@ fn shown(path: &Path) -> String {
 pub(super) fn reasons_of_silence(status: &Status) -> Vec<Reason> {
     let counts = counts_of_all(status);
     let is_silent = counts.recorded == 0 && counts.lost == 0 && counts.overwritten == 0;
-    // A command's own recorder reports on the command. What several users' processes have is for
-    // their recorders to examine.
-    let is_of_one_user = status.users_wanted.is_empty() && !status.is_foreground;
-    if !is_silent || !status.is_recording || !is_of_one_user || status.channels.is_empty() {
+    // A command's own recorder reports on the command.
+    if !is_silent || status.is_foreground || status.channels.is_empty() {
         return Vec::new();
     }
     let selection = Selection::of(status.channels.iter().map(|channel| &channel.spec));
-    diagnose_session(&status.name, &selection)
+    let users: Vec<u32> = status.users.iter().map(|user| user.uid).collect();
+    diagnose_session(&SilentSession {
+        name: &status.name,
+        selection: &selection,
+        users_wanted: &status.users_wanted,
+        users_recorded: &users,
+        is_recording: status.is_recording,
+    })
 }
 
 /// Returns the sources of a session's events, in words.

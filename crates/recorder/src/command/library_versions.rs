@@ -5,7 +5,7 @@
 //! library. Files are identified by device and inode: the process that made a window mapped it
 //! before it had a name, and /proc never shows that name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -42,7 +42,16 @@ pub(crate) struct Windows {
 impl Windows {
     /// Returns the windows that exist now.
     pub(crate) fn scan() -> Self {
-        Self::of(&crate::window::handle::folder(), crate::common::user::user())
+        Self::scan_users([crate::common::user::user()])
+    }
+
+    /// Returns the windows of these users, and those of the calling user, that exist now.
+    pub(crate) fn scan_users(users: impl IntoIterator<Item = u32>) -> Self {
+        let folder = crate::window::handle::folder();
+        let mut users: BTreeSet<u32> = users.into_iter().collect();
+        users.insert(crate::common::user::user());
+        let files = users.into_iter().flat_map(|user| Self::of(&folder, user).files);
+        Self { files: files.collect() }
     }
 
     fn of(folder: &Path, user: u32) -> Self {

@@ -1,7 +1,7 @@
 //! Why a recording has no event: one function finds the reasons, one place turns them into
 //! sentences. A reason claims nothing that these facts do not show.
 //!
-//! The reasons come from the user's window and from /proc, so they describe this moment: a process
+//! The reasons come from the users' windows and from /proc, so they describe this moment: a process
 //! that has ended gives none. Files and /proc are read with bounds; unreadable data gives no
 //! reason. Callers decide on the variant of a [`Reason`], never on its wording.
 
@@ -15,8 +15,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::{SESSIONS_MAX, state};
-use trackway_schema::EventDescription;
-use trackway_session::RuleSpec;
+use trackway_session::{RuleSpec, USERS_MAX};
 use trackway_window::Window;
 
 use crate::command::library_versions::Windows;
@@ -25,10 +24,13 @@ use crate::filters::unmatched::near_pattern;
 use crate::window::handle::WindowHandle;
 use crate::window::processes;
 
+use coverage::{CoveredUsers, UserWindows};
+
 pub use self::reason::{ProcessName, Reason};
 pub use selection::Selection;
 use selection::{Fate, ProcessFate, Subject, selects};
 
+mod coverage;
 mod reason;
 mod selection;
 
@@ -51,7 +53,7 @@ struct Candidate {
     is_static: bool,
     /// It has the library mapped, or is in the window.
     has_library: bool,
-    /// `None`: there is no window to compare with.
+    /// `None`: its user has no window to compare with.
     is_in_window: Option<bool>,
     /// Every channel that selects it filters some of its events.
     is_filtered: bool,
@@ -79,63 +81,101 @@ struct Facts {
     has_unknown: bool,
 }
 
+/// A session that has no event.
+#[derive(Debug)]
+pub struct SilentSession<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The events and processes that it selects.
+    pub selection: &'a Selection,
+    /// The users whose programs it records, as the session specifies them; none: its own user.
+    pub users_wanted: &'a [String],
+    /// The users whose windows it records, if it specifies users.
+    pub users_recorded: &'a [u32],
+    /// False if it is stopped.
+    pub is_recording: bool,
+}
+
 /// The state with which processes are compared.
 struct Surroundings<'a> {
     selection: &'a Selection,
-    /// Ids of the processes in the window's table; `None`: there is no window.
-    in_window: Option<BTreeSet<u32>>,
+    user_windows: &'a UserWindows,
     windows: Windows,
     files: Files,
 }
 
 impl Surroundings<'_> {
-    fn is_in_window(&self, pid: u32) -> Option<bool> {
+    fn is_in_window(&self, pid: u32, uid: u32) -> Option<bool> {
         // A fork child enters the table with its first event, and has the window mapped before.
-        let in_window = self.in_window.as_ref()?;
-        Some(in_window.contains(&pid) || self.windows.is_ours_in(pid))
+        let is_in_any = self.user_windows.has_process(pid) || self.windows.is_ours_in(pid);
+        self.user_windows.can_decide_for(uid).then_some(is_in_any)
     }
 }
 
 /// Finds out why a recording of this user with this selection has no event.
 pub fn diagnose(selection: &Selection) -> Vec<Reason> {
-    diagnose_by(selection, |window| Some(window))
+    let own = crate::common::user::user();
+    let windows = UserWindows::open_and_read([own], |_, _| true);
+    diagnose_with(selection, &windows, &CoveredUsers::own(), &Scope::All)
 }
 
-/// Finds the reasons for a session in the background. If it records into another window than this
-/// process's, nothing is claimed about windows.
-pub fn diagnose_session(session: &str, selection: &Selection) -> Vec<Reason> {
-    diagnose_by(selection, |window| Some(window).filter(|window| has_session(window, session)))
+/// Finds out why a background session has no event. Nothing is claimed about the windows of users
+/// whose window the session does not record, as seen from this process.
+pub fn diagnose_session(session: &SilentSession<'_>) -> Vec<Reason> {
+    let SilentSession { name, selection, users_wanted, users_recorded, is_recording } = *session;
+    let covered = CoveredUsers::of(users_wanted);
+    let own = crate::common::user::user();
+    let users: Vec<u32> = match users_wanted {
+        [] => vec![own],
+        _ => users_recorded.iter().copied().take(USERS_MAX).collect(),
+    };
+    let windows = UserWindows::open_and_read(users, |window, uid| has_session(window, uid, name));
+    let reasons = diagnose_with(selection, &windows, &covered, &Scope::All).into_iter();
+    if is_recording {
+        return reasons.collect();
+    }
+    // Processes that may have executed events since the session was stopped prove nothing.
+    let stopped = Reason::Stopped { session: name.to_owned() };
+    std::iter::once(stopped).chain(reasons.filter(|reason| !reason.needs_recording())).collect()
 }
 
-fn diagnose_by(
-    selection: &Selection,
-    choose: impl FnOnce(&Window) -> Option<&Window>,
-) -> Vec<Reason> {
-    // Where the window cannot be opened, /proc alone gives reasons.
-    let seen = WindowHandle::inspect(|window| diagnose_in(selection, choose(window), &Scope::All));
-    seen.ok().flatten().unwrap_or_else(|| diagnose_in(selection, None, &Scope::All))
-}
-
-/// Returns true if a session of this name records into the window.
-fn has_session(window: &Window, name: &str) -> bool {
+/// Returns true if this session records into the window of user `uid`, or is stopped there. Other
+/// users' windows do not show the names of root's sessions: there any of this user's counts.
+fn has_session(window: &Window, uid: u32, name: &str) -> bool {
+    let own = crate::common::user::user();
+    let name = if uid == own { name } else { "" };
     (0..SESSIONS_MAX).map(|index| window.session(index)).any(|session| {
-        // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the name was there.
+        // ORDERING: Acquire pairs with the recorder's store of ACTIVE: name and user were there.
         let is_active = session.state.load(Ordering::Acquire) == state::ACTIVE;
         let bytes = session.name_bytes.load(Ordering::Relaxed) as usize;
         let shared = session.name.iter().take(bytes).map(|byte| byte.load(Ordering::Relaxed));
-        is_active && shared.eq(name.bytes())
+        let is_ours = session.uid.load(Ordering::Relaxed) == own;
+        is_active && is_ours && shared.eq(name.bytes())
     })
 }
 
-/// Finds the reasons with a window that is open already; `None`: there is none.
+/// Finds the reasons with a window of this user that is open already; `None`: there is none.
 pub(crate) fn diagnose_in(
     selection: &Selection,
     window: Option<&Window>,
     scope: &Scope,
 ) -> Vec<Reason> {
-    let mut facts = Facts::collect(selection, window, scope);
-    facts.names.extend(window.into_iter().flat_map(registered_names));
-    let reasons = facts.reasons(selection, &[crate::common::user::user()]).into_iter();
+    let mut windows = UserWindows::default();
+    if let Some(window) = window {
+        windows.read(crate::common::user::user(), window);
+    }
+    diagnose_with(selection, &windows, &CoveredUsers::own(), scope)
+}
+
+fn diagnose_with(
+    selection: &Selection,
+    windows: &UserWindows,
+    covered: &CoveredUsers,
+    scope: &Scope,
+) -> Vec<Reason> {
+    let mut facts = Facts::collect(selection, windows, scope);
+    facts.names.extend(windows.names().cloned());
+    let reasons = facts.reasons(selection, covered).into_iter();
     reasons.map(Reason::with_kernel_pattern).collect()
 }
 
@@ -143,7 +183,7 @@ pub(crate) fn diagnose_in(
 /// Programs that start later may have matching ones.
 pub fn unmatched_rules<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) -> Vec<Reason> {
     // Where the window cannot be opened, there is nothing to compare with.
-    let Ok(names) = WindowHandle::inspect(registered_names) else { return Vec::new() };
+    let Ok(names) = WindowHandle::inspect(coverage::registered_names) else { return Vec::new() };
     let names = names.unwrap_or_default().into_iter().collect();
     let patterns = rules.filter(|rule| !rule.excludes()).map(RuleSpec::full_pattern);
     unmatched_patterns(patterns, &names).map(Reason::with_kernel_pattern).collect()
@@ -165,23 +205,12 @@ pub(crate) fn unmatched_patterns(
     })
 }
 
-fn registered_names(window: &Window) -> Vec<String> {
-    let events = (0..trackway_abi::window::EVENTS_MAX).filter_map(|index| {
-        let bytes = window.description(index)?;
-        EventDescription::decode(bytes.as_slice()).ok()
-    });
-    events.map(|event| event.full_name()).collect()
-}
-
 impl Facts {
-    fn collect(selection: &Selection, window: Option<&Window>, scope: &Scope) -> Self {
+    fn collect(selection: &Selection, user_windows: &UserWindows, scope: &Scope) -> Self {
         let mut facts = Self::default();
-        let mut surroundings = Surroundings {
-            selection,
-            in_window: window.map(processes::in_window),
-            windows: Windows::scan(),
-            files: Files::default(),
-        };
+        let windows = Windows::scan_users(user_windows.users());
+        let mut surroundings =
+            Surroundings { selection, user_windows, windows, files: Files::default() };
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let is_in_scope = |pid: &u32| match scope {
             Scope::All => *pid != std::process::id(),
@@ -211,7 +240,7 @@ impl Facts {
         if !has_events && version.is_none() {
             return;
         }
-        let is_in_window = surroundings.is_in_window(pid);
+        let is_in_window = surroundings.is_in_window(pid, status.uid());
         let has_library = is_in_window == Some(true) || mapped.iter().any(|path| is_library(path));
         let is_static = elf::read(&folder.join("exe")).is_some_and(|module| module.is_static);
         // Where a program runs another one, as valgrind does, its own is not the one that counts.
@@ -252,11 +281,11 @@ impl Facts {
 
     /// Returns reasons in the order in which they help: first mistakes to correct, then processes
     /// that are not covered.
-    fn reasons(&self, selection: &Selection, covered: &[u32]) -> Vec<Reason> {
+    fn reasons(&self, selection: &Selection, covered: &CoveredUsers) -> Vec<Reason> {
         let mut reasons: Vec<Reason> =
             unmatched_patterns(selection.patterns(), &self.names).collect();
         let selected = || self.candidates.iter().filter(|one| one.is_selected);
-        let of_user = |uid: u32| covered.contains(&uid);
+        let of_user = |uid: u32| covered.has(uid);
         for (reason, is_meant) in Candidate::KINDS {
             let meant = selected().filter(|one| of_user(one.uid) && is_meant(one));
             reasons.extend(names_of(meant).map(reason));
@@ -383,7 +412,7 @@ mod tests {
     }
 
     fn reasons(facts: &Facts) -> Vec<Reason> {
-        facts.reasons(&Selection::all(), &[7])
+        facts.reasons(&Selection::all(), &CoveredUsers::These([7].into()))
     }
 
     #[test]
@@ -480,7 +509,7 @@ mod tests {
             kernel: None,
         };
         assert_eq!(
-            facts.reasons(&selection, &[7]),
+            facts.reasons(&selection, &CoveredUsers::These([7].into())),
             [unmatched("myapp:reqest", Some("myapp:request")), unmatched("web:*", None)]
         );
     }

@@ -24,15 +24,20 @@ pub struct ProcessName {
 /// Why a recording has no event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// No running process of this user has an event that the rules select.
+    /// No running process of a recorded user has an event that the rules select.
     NoSuchEvent,
+    /// The session is stopped.
+    Stopped {
+        /// Its name.
+        session: String,
+    },
     /// The recorded command ended without an event.
     CommandWithoutEvents,
     /// No event passed the filters: of these processes; of a recorded command, if none is named.
     NothingPassedFilters(Vec<ProcessName>),
     /// Processes have such events, unfiltered, and are in the window: none has executed one.
     NotExecuted(Vec<ProcessName>),
-    /// Processes have such an event and the library, and are not in this user's window.
+    /// Processes have such an event and the library, and are not in their user's window.
     OtherWindow(Vec<ProcessName>),
     /// Processes have such an event, and the process rules exclude every one that has.
     Excluded(Vec<ProcessName>),
@@ -100,7 +105,13 @@ impl Display for Reason {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoSuchEvent => {
-                write!(formatter, "no running process of this user has an event that is selected")
+                write!(
+                    formatter,
+                    "no running process of a recorded user has an event that is selected"
+                )
+            }
+            Self::Stopped { session } => {
+                write!(formatter, "the session '{}' is stopped", session.escape_debug())
             }
             Self::CommandWithoutEvents => {
                 write!(formatter, "nothing was recorded: does the program have events?")
@@ -164,6 +175,7 @@ impl Reason {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NoSuchEvent => "no-such-event",
+            Self::Stopped { .. } => "stopped",
             Self::CommandWithoutEvents => "command-without-events",
             Self::NothingPassedFilters(_) => "nothing-passed-filters",
             Self::NotExecuted(_) => "not-executed",
@@ -188,7 +200,10 @@ impl Reason {
             | Self::Static(processes)
             | Self::OtherUser { processes, .. }
             | Self::OtherVersion { processes, .. } => processes,
-            Self::NoSuchEvent | Self::CommandWithoutEvents | Self::UnmatchedRule { .. } => &[],
+            Self::NoSuchEvent
+            | Self::Stopped { .. }
+            | Self::CommandWithoutEvents
+            | Self::UnmatchedRule { .. } => &[],
         }
     }
 
@@ -207,6 +222,10 @@ impl Reason {
             return Some(Cow::Owned(format!(
                 "kernel events of that name exist: --kernel '{kernel}' records them"
             )));
+        }
+        if let Self::Stopped { session } = self {
+            let session = session.escape_debug();
+            return Some(Cow::Owned(format!("trackway session start {session} starts it")));
         }
         self.fixed_hint().map(Cow::Borrowed)
     }
@@ -233,7 +252,7 @@ impl Reason {
                 Some("record as that user, or as root with trackway session create --user")
             }
             Self::OtherVersion { version, .. } => Some(library_versions::advice(*version)),
-            Self::NotExecuted(_) | Self::UnmatchedRule { .. } => None,
+            Self::NotExecuted(_) | Self::Stopped { .. } | Self::UnmatchedRule { .. } => None,
         }
     }
 
@@ -252,6 +271,11 @@ impl Reason {
                 hint.iter().for_each(|hint| notices.hint(format_args!("{hint}")));
             }
         }
+    }
+
+    /// Returns true if the reason holds only for a session that records.
+    pub(super) const fn needs_recording(&self) -> bool {
+        matches!(self, Self::NotExecuted(_) | Self::NothingPassedFilters(_))
     }
 
     /// Returns true if the processes of the reason can never be recorded as they run now.

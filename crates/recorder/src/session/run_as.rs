@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use trackway_session::protocol::Refusal;
 use trackway_sys::users;
 
+use crate::common::user::uid_of;
 use crate::error::RecordError;
 use crate::notices::Notices;
-use crate::session::window_watch::number_of;
 
 /// A user as whom a command is to run.
 pub(crate) struct Account {
@@ -34,7 +34,7 @@ impl Account {
             return Err(RecordError::Refused(refusal.with_root_needed()));
         }
         let nobody = || refused(format!("there is no user '{user}'"), "see getent passwd");
-        let uid = number_of(user).ok_or_else(nobody)?;
+        let uid = uid_of(user).ok_or_else(nobody)?;
         Self::of_number(uid).ok_or_else(nobody)
     }
 

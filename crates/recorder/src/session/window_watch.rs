@@ -18,9 +18,9 @@ use trackway_session::{ALL_USERS, USERS_MAX};
 use trackway_sys::clock::monotonic_ns;
 use trackway_sys::inotify::Names;
 use trackway_sys::process::outer_user;
-use trackway_sys::users::user_called;
 use trackway_window::OpenError;
 
+use crate::common::user::uid_of;
 use crate::error::{RecordError, io_error};
 use crate::notices::Notices;
 use crate::window::handle::{self, WindowHandle};
@@ -74,7 +74,7 @@ impl Scope {
         }
         let mut uids = BTreeSet::new();
         for user in users {
-            let uid = number_of(user).ok_or_else(|| {
+            let uid = uid_of(user).ok_or_else(|| {
                 RecordError::Refused(Refusal::new(format!("there is no user '{user}'")))
             })?;
             if own != 0 && uid != own {
@@ -102,15 +102,6 @@ impl Scope {
             Self::All => true,
             Self::NoUser => false,
         }
-    }
-}
-
-/// Returns the number of a user that was given by name or number.
-pub(crate) fn number_of(user: &str) -> Option<u32> {
-    // 4294967295 is no user: setresuid(2) takes it for "as it is".
-    match user.parse::<u32>() {
-        Ok(number) => (number != u32::MAX).then_some(number),
-        Err(_) => user_called(&CString::new(user).ok()?),
     }
 }
 

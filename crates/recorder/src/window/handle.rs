@@ -81,6 +81,25 @@ impl WindowHandle {
         Ok(Some(seen))
     }
 
+    /// Calls `inspect` with the window of user `uid`; returns `None` if there is none.
+    pub(crate) fn inspect_user<T>(
+        uid: u32,
+        inspect: impl FnOnce(&Window) -> T,
+    ) -> Result<Option<T>, RecordError> {
+        if uid == crate::common::user::user() {
+            return Self::inspect(inspect);
+        }
+        match Self::open_for(&folder(), uid, false) {
+            Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
+            opened => {
+                let handle = opened?;
+                let result = inspect(handle.window());
+                handle.close();
+                Ok(Some(result))
+            }
+        }
+    }
+
     /// Opens (with `create`: or makes) the calling user's window in `folder`.
     pub fn open_in(folder: &Path, create: bool) -> Result<Self, RecordError> {
         Self::open_for(folder, crate::common::user::user(), create)
