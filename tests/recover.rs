@@ -62,7 +62,7 @@ impl Scene {
         shared.set(Word::EndNs, u64::MAX);
         let trace = fixture.path("trace");
         let messages = std::fs::File::create(fixture.path("messages")).expect("a file");
-        let mut command = fixture.trackway(&["record", "--on=torture:*", "-o"]);
+        let mut command = fixture.trackway(&["record", "--event=torture:*", "-o"]);
         command.arg(&trace).args(options).arg("--");
         command.args(shared::workload(&program, &shared, role, claiming));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);

@@ -78,7 +78,7 @@
  * A declaration of a local variable without a name of yours; it needs a line of its own. If the
  * begin is off, arguments are not evaluated, and the end is off, too: a recording that begins in
  * the middle of a scope does not get its end. If the begin was recorded, so is the end, unless its
- * session ended meanwhile. `--on 'PROVIDER:NAME_*'` selects both.
+ * session ended meanwhile. `--event 'PROVIDER:NAME_*'` selects both.
  *
  * Thread-safe and async-signal-safe, as `trackway()` is; a fork child ends the scopes that it was
  * forked in, too. Does not throw, block, allocate or change errno.

@@ -221,13 +221,45 @@ fn user_without_rights(fixture: &Fixture) -> Option<Option<u32>> {
 }
 
 #[test]
+fn old_spellings_of_options_work_and_are_in_no_help() {
+    let fixture = Fixture::new("help-spellings");
+    let run = |line: &str| {
+        let output = fixture.trackway(&line.split(' ').collect::<Vec<_>>()).output();
+        let output = output.expect("trackway runs");
+        text(&[output.stdout, output.stderr].concat())
+    };
+    for (line, refusal) in [
+        ("print --on a:* missing", "missing"),
+        ("record --on", "--event"),
+        ("session create s --on", "--event"),
+        ("record --kernel-via neither", "--kernel-backend"),
+        ("session create s --kernel-via neither", "--kernel-backend"),
+        ("record --system=yes", "--system-wide"),
+    ] {
+        let messages = run(line);
+        assert!(messages.contains(refusal), "{line}: {messages}");
+        assert!(!messages.contains("unexpected argument"), "{line}: {messages}");
+    }
+    for line in ["record --help-all", "session create --help-all", "print --help-all"] {
+        let help = run(line);
+        for spelling in ["--on ", "--on,", "--kernel-via", "--system "] {
+            assert!(!help.contains(spelling), "{line} has '{spelling}'");
+        }
+    }
+}
+
+#[test]
 fn without_the_rights_of_root_the_suggested_commands_work() {
     let fixture = Fixture::new("help-rights");
     let Some(user) = user_without_rights(&fixture) else { return };
     for (typed, status, effect) in [
         ("trackway record --kernel 'sched_*' -o trace -- true", 125, "trace"),
-        ("trackway record --kernel sched_switch --system --kernel-only -o only -- true", 125, ""),
-        ("trackway record --kernel sched_switch --kernel-via tracefs -o by -- true", 125, ""),
+        (
+            "trackway record --kernel sched_switch --system-wide --kernel-only -o only -- true",
+            125,
+            "",
+        ),
+        ("trackway record --kernel sched_switch --kernel-backend tracefs -o by -- true", 125, ""),
         ("trackway record --kernel sched_switch", 125, ""),
         ("trackway session create one --kernel sched_switch -o session", 2, "session"),
         ("trackway list --kernel 'sched_*'", 2, ""),

@@ -196,7 +196,7 @@ fn failing(fixture: &Fixture) -> Vec<Command> {
         trackway(fixture, &["session", "destroy", HOSTILE], &[]),
         trackway(fixture, &["session", "create", HOSTILE], &[]),
         trackway(fixture, &["event", "on", HOSTILE, "app:*"], &[]),
-        trackway(fixture, &["record", "--on", "app:*", "--context", HOSTILE, "--", "true"], &[]),
+        trackway(fixture, &["record", "--event", "app:*", "--context", HOSTILE, "--", "true"], &[]),
         of_trace(&["print", "--names", HOSTILE]),
         of_trace(&["print", "--begin", HOSTILE]),
         trackway(fixture, &["list", "--kernel", HOSTILE], &[]),

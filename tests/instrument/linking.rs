@@ -91,7 +91,7 @@ fn a_program_that_is_linked_so_takes_part_in_a_session() {
         assert!(output.status.success(), "{words:?}: {messages}");
         messages
     };
-    trackway(&["session", "create", "linked", "-o", "trace", "--on", "linked:*"]);
+    trackway(&["session", "create", "linked", "-o", "trace", "--event", "linked:*"]);
     let status = fixture.command(&program).status();
     let messages = trackway(&["session", "destroy", "linked"]);
     assert!(status.expect("the program runs").success());

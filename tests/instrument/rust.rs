@@ -349,9 +349,9 @@ fn a_program_that_speaks_through_tracing_is_traced_by_one_line() {
     }
     // Only some events: the callsites of the others are off, and so are the enclosing spans.
     let Some(program) = example("tracing", DEBUG) else { return };
-    let events = record_with(&fixture, &["--on", "tracing:varies"], &[&program]);
+    let events = record_with(&fixture, &["--event", "tracing:varies"], &[&program]);
     assert_eq!(events, SPANS_VARIES.lines().collect::<Vec<_>>());
-    let events = record_with(&fixture, &["--on", "tracing:handle_end"], &[&program]);
+    let events = record_with(&fixture, &["--event", "tracing:handle_end"], &[&program]);
     assert_eq!(events.len(), 2, "{events:?}");
 }
 
@@ -415,7 +415,7 @@ fn spans_go_on_in_forked_children_and_in_allocators() {
     let fixture = Fixture::new("rust-forks");
     let Some(program) = example("forks", RELEASE) else { return };
     let command = [OsStr::new("timeout"), OsStr::new("60"), program.as_os_str()];
-    let on = ["--on", "forks:work_begin", "--on", "forks:allocation_begin"];
+    let on = ["--event", "forks:work_begin", "--event", "forks:allocation_begin"];
     for _ in 0..3 {
         let recording = fixture.record(&on, &command);
         assert!(recording.output.status.success(), "{}", recording.messages());
@@ -443,7 +443,7 @@ fn rare_uses_of_spans_are_recorded() {
         events.iter().find(|event| event.starts_with("corners:long: ")).expect("it is there");
     assert!(long.contains("value = \"0 1 2 3 ") && long.ends_with("…\" }"), "{long}");
     // Of values that come later, all and nothing else, without their spans.
-    let events = record_with(&fixture, &["--on", "corners:load_record"], &[&program]);
+    let events = record_with(&fixture, &["--event", "corners:load_record"], &[&program]);
     assert_eq!(events.len(), 10, "{events:#?}");
     for (number, event) in events.iter().enumerate() {
         let values = format!("first = \"a value\", second = {number} }}");

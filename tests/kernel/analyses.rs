@@ -61,7 +61,7 @@ fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
     }
     let program = fixture.compile_file("kernel/analysed.c", false, &[]);
     let mut record = fixture.trackway(&["record", "-o", "trace", "--kernel-only"]);
-    record.args(["--buffer-size=32M", "--kernel-via", via, "--kernel", events]);
+    record.args(["--buffer-size=32M", "--kernel-backend", via, "--kernel", events]);
     record.args(options).arg("--");
     let output = record.arg(program).arg(fixture.path(".")).output().expect("it runs");
     let talk = String::from_utf8_lossy(&output.stderr);
@@ -246,7 +246,7 @@ fn check(via: &str) -> Option<Recorded> {
         assert_eq!(via, "tracefs", "switches to the program are missing");
         skipped("the kernel left out switches to the program");
     }
-    let all = record(via, EVENTS_OF_ALL, &["--system"])?;
+    let all = record(via, EVENTS_OF_ALL, &["--system-wide"])?;
     all.check_tools(&TOOLS_OF_ALL);
     all.check_interrupts();
     all.check_requests();

@@ -379,10 +379,10 @@ fn filters_go_with_the_command_alone_and_with_everything() {
     let one = "sys_enter_getpgid: pid == 1000000007";
     let ours = run("ours", &["--filter", one]);
     assert!(ours.len() == 1 && ours[0].contains("1000000007"), "{ours:?}");
-    let all = run("all", &["--filter", one, "--system"]);
+    let all = run("all", &["--filter", one, "--system-wide"]);
     assert!(all.len() >= 3 && all.iter().all(|line| line.contains("1000000007")), "{all:?}");
     let meant = format!("sys_enter_getpgid: $ctx.procname == \"{name}\"");
-    let both = run("both", &["--filter", one, "--filter", &meant, "--system"]);
+    let both = run("both", &["--filter", one, "--filter", &meant, "--system-wide"]);
     assert!(both.len() == 1 && both[0].contains("1000000007"), "{both:?}");
 }
 
@@ -412,7 +412,7 @@ fn interrupts_of_a_filter_have_their_own_frame() {
     let open = format!("syscalls:sys_enter_openat: contains(filename, {part})");
     let timer = format!("hrtimer_expire_entry: contains($ctx.procname, {part}) || now > 0");
     let kernel = "syscalls:sys_enter_openat,timer:hrtimer_expire_entry";
-    let options = ["--kernel", kernel, "--system", "--filter", &open, "--filter", &timer];
+    let options = ["--kernel", kernel, "--system-wide", "--filter", &open, "--filter", &timer];
     let command = [program.to_str().expect("a path"), "20000", "1", "search"];
     let output = record(&fixture, "trace", &options, &command);
     // Others may run this test at the same time.

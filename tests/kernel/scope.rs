@@ -348,7 +348,7 @@ fn a_list_of_cpus_leaves_the_others_out() {
     let inside = group.as_ref().map(|group| (group.path(), group.enter("")));
     for (cpu, there, elsewhere) in [("0", "zero", "one"), ("1-1", "one", "zero")] {
         let options = ["--kernel", "syscalls:openat", "--cpu", cpu];
-        let more: [&[&str]; 2] = [&[], &["--system"]];
+        let more: [&[&str]; 2] = [&[], &["--system-wide"]];
         let mut runs: Vec<(Vec<&str>, String)> =
             more.map(|more| ([&options, more].concat(), script.to_owned())).to_vec();
         if let Some((path, enter)) = &inside {
@@ -380,8 +380,8 @@ fn impossible_scopes_are_refused() {
         let talk = refused(options);
         assert!(talk.contains("--kernel"), "{talk}");
     }
-    let talk = refused(&["--kernel", "sched_switch", "--system", "--cgroup", "/"]);
-    assert!(talk.contains("--system") && talk.contains("--cgroup"), "{talk}");
+    let talk = refused(&["--kernel", "sched_switch", "--system-wide", "--cgroup", "/"]);
+    assert!(talk.contains("--system-wide") && talk.contains("--cgroup"), "{talk}");
     if !has_kernel_events(&fixture) {
         return;
     }

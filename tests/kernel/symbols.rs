@@ -118,23 +118,24 @@ fn calls_are_shown_as_they_were_written() {
     let states = lines.lines().filter(|line| line.contains(" sched_switch: "));
     let mut letters = states.filter_map(|line| Some(line.split_once("prev_state = ")?.1));
     assert!(letters.all(|state| state.starts_with(|c: char| c.is_ascii_alphabetic())), "{lines}");
-    let json = print(&["--symbolic", "--format", "json", "--on", "syscall_entry_socket"]);
+    let json = print(&["--symbolic", "--format", "json", "--event", "syscall_entry_socket"]);
     let expected = r#"{"value":526337,"labels":["SOCK_STREAM","SOCK_NONBLOCK","SOCK_CLOEXEC"]}"#;
     assert!(json.contains(expected), "{json}");
-    let failed = print(&["--symbolic", "--filter", "*_mkdir: ret == \"EEXIST\"", "--on", "*exit*"]);
+    let failed =
+        print(&["--symbolic", "--filter", "*_mkdir: ret == \"EEXIST\"", "--event", "*exit*"]);
     assert!(failed.contains("mkdir = -17 (EEXIST)"), "{failed}");
-    let failed = print(&["--filter", "*_openat: ret == \"EACCES\"", "--on", "*_exit_openat"]);
+    let failed = print(&["--filter", "*_openat: ret == \"EACCES\"", "--event", "*_exit_openat"]);
     assert_eq!(failed, "", "nothing was forbidden");
-    let made = print(&["--filter", "*_openat: flags & \"O_CREAT\"", "--on", "*_entry_openat"]);
+    let made = print(&["--filter", "*_openat: flags & \"O_CREAT\"", "--event", "*_entry_openat"]);
     assert_eq!(made.lines().count(), 1, "{made}");
     let of_files = "*_openat: dfd == \"AT_FDCWD\" && !(flags & \"O_CREAT\")";
-    let others = print(&["--filter", of_files, "--on", "*_entry_openat"]);
+    let others = print(&["--filter", of_files, "--event", "*_entry_openat"]);
     assert!(!others.is_empty() && !others.contains("O_CREAT"), "{others}");
-    let internet = print(&["--filter", "*_bind: family == \"AF_INET\"", "--on", "*_entry_bind"]);
+    let internet = print(&["--filter", "*_bind: family == \"AF_INET\"", "--event", "*_entry_bind"]);
     assert!(internet.contains("family = 2, sport = 9, "), "{internet}");
     assert_eq!(internet.lines().count(), 1, "{internet}");
     let only = "*_setsockopt: optname == \"IPV6_V6ONLY\"";
-    let only = print(&["--symbolic", "--filter", only, "--on", "*_entry_setsockopt"]);
+    let only = print(&["--symbolic", "--filter", only, "--event", "*_entry_setsockopt"]);
     assert!(only.contains("IPV6_V6ONLY") && only.lines().count() == 1, "{only}");
     let mut unknown =
         fixture.trackway(&["print", "trace", "--filter", "*_openat: flags & \"O_CRAET\""]);

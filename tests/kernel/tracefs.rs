@@ -113,14 +113,15 @@ fn both_ways_record_the_same_events_and_fields() {
     let events = "syscalls:getpgid,syscalls:openat,syscalls:lseek,syscalls:close,syscalls:dup2,\
                   syscalls:mkdirat,sched_process_exit,sched_process_fork";
     // Not every kernel provides both of these to programs.
-    let options = [&["--kernel", "sched_switch", "--kernel-via", "bpf"], &CONTEXTS[..]].concat();
+    let options =
+        [&["--kernel", "sched_switch", "--kernel-backend", "bpf"], &CONTEXTS[..]].concat();
     let tried = record_into(&fixture, "tried", &options, &["true"]);
     let contexts = if tried.status.success() { &CONTEXTS[..] } else { &[] };
     if contexts.is_empty() {
         skipped(text(&tried.stderr).trim());
     }
     let run = |via: &str| {
-        let options = [&["--kernel", events, "--kernel-via", via], contexts].concat();
+        let options = [&["--kernel", events, "--kernel-backend", via], contexts].concat();
         let output = record_into(&fixture, via, &options, &[program, &COUNT.to_string()]);
         let talk = text(&output.stderr);
         assert!(output.status.success(), "{talk}");
@@ -174,7 +175,7 @@ fn both_ways_declare_the_same_events() {
     let declared = |via: &str| {
         // tracefs has no 32-bit system calls.
         let events = "syscalls,!compat_*,irq,signal,task";
-        let options = ["--kernel", events, "--kernel-via", via];
+        let options = ["--kernel", events, "--kernel-backend", via];
         let output = record_into(&fixture, via, &options, &["true"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let lines = text(&printed(&fixture, via));
@@ -204,7 +205,7 @@ fn both_ways_show_what_values_stand_for() {
         return;
     }
     let shown = |via: &str| {
-        let options = ["--kernel", "syscalls:socket,syscalls:access", "--kernel-via", via];
+        let options = ["--kernel", "syscalls:socket,syscalls:access", "--kernel-backend", via];
         let output = record_into(&fixture, via, &options, &["ls", "/dev/null"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let printed = fixture.trackway(&["print", "--symbolic", via]).output().expect("it runs");
@@ -224,7 +225,7 @@ fn selections_beyond_tracefs_are_refused() {
     if !has_kernel_events(&fixture) {
         return;
     }
-    let via = ["--kernel", "syscalls:access", "--kernel-via", "tracefs"];
+    let via = ["--kernel", "syscalls:access", "--kernel-backend", "tracefs"];
     let refused = |options: &[&str]| {
         let output =
             record_into(&fixture, "none", &[&via[..], options].concat(), &["touch", "ran"]);
@@ -240,7 +241,7 @@ fn selections_beyond_tracefs_are_refused() {
         return skipped("there are no two CPUs for us, or no taskset");
     }
     let script = "for cpu in 0 1; do taskset -c $cpu ls /dev/null; done";
-    let options = [&via[..], &["--cpu", "1", "--system"]].concat();
+    let options = [&via[..], &["--cpu", "1", "--system-wide"]].concat();
     let output = record_into(&fixture, "cpu", &options, &["sh", "-c", script]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines = lines(&fixture, "cpu");
@@ -259,7 +260,7 @@ fn programs_and_tracefs_are_on_one_clock() {
         return;
     }
     let program = fixture.compile_file("kernel/calls.c", true, &[]);
-    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
     let command = [program.to_str().expect("a path"), "20000"];
     let output = record_into(&fixture, "trace", &options, &command);
     let talk = text(&output.stderr);
@@ -292,8 +293,8 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     }
     let program = fixture.compile_file("kernel/calls.c", true, &[]);
     let script = format!("({} 10); true", program.display());
-    for (options, is_everything) in [(&[][..], false), (&["--system"][..], true)] {
-        let options = [&["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"], options];
+    for (options, is_everything) in [(&[][..], false), (&["--system-wide"][..], true)] {
+        let options = [&["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"], options];
         let done = std::sync::atomic::AtomicBool::new(false);
         let is_done = || done.load(std::sync::atomic::Ordering::Relaxed);
         let output = std::thread::scope(|scope| {
@@ -330,7 +331,7 @@ fn only_bpf_records_what_others_do_to_a_command() {
         let place = fixture.path(&format!("pid-{via}"));
         let file = place.display();
         let script = format!("echo $$ > {file}.new; mv {file}.new {file}; exec sleep 60");
-        let options = ["--kernel", "signal_generate", "--kernel-via", via];
+        let options = ["--kernel", "signal_generate", "--kernel-backend", via];
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 wait_for("the command to run", || place.exists());
@@ -356,7 +357,7 @@ fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
     }
     let Some(nobody) = Group::new("tracefs-nobody") else { return };
     let program = fixture.compile_file("kernel/calls.c", false, &[]);
-    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs", "--cgroup"];
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs", "--cgroup"];
     let group = nobody.path();
     let options = [&options[..], &[&group]].concat();
     let output =
@@ -379,7 +380,7 @@ fn another_clock_is_refused_by_tracefs_too() {
     if !unshare().args(elsewhen).arg("true").status().is_ok_and(|status| status.success()) {
         return skipped("there are no time namespaces for us");
     }
-    let options = ["record", "--kernel", "sched_switch", "--kernel-via", "tracefs", "--"];
+    let options = ["record", "--kernel", "sched_switch", "--kernel-backend", "tracefs", "--"];
     let mut record = fixture.trackway(&options);
     record.args(["touch", "ran"]);
     let mut inside = unshare();
@@ -411,7 +412,7 @@ fn options_beyond_tracefs_are_refused() {
         (["--kernel", "!sched_swich"], "no kernel event matches 'sched_swich'"),
         (["--pid", "2147483647"], "there is no process 2147483647"),
     ] {
-        let options = ["--kernel", "syscalls:openat", "--kernel-via", "tracefs", option, value];
+        let options = ["--kernel", "syscalls:openat", "--kernel-backend", "tracefs", option, value];
         let mut record = fixture.trackway(&["record", "-o", "trace"]);
         record.args(options);
         if option != "--pid" {
@@ -437,7 +438,7 @@ fn filters_by_tracefs_take_what_print_takes() {
     let program = fixture.compile_file("kernel/filtered.c", false, &["-pthread"]);
     let program = program.to_str().expect("a path");
     let events = "syscalls:getpgid,syscalls:lseek,sched_process_exit";
-    let via = ["--kernel", events, "--kernel-via", "tracefs"];
+    let via = ["--kernel", events, "--kernel-backend", "tracefs"];
     let run = |trace: &str, options: &[&str]| {
         let output = record_into(&fixture, trace, &[&via[..], options].concat(), &[program, "300"]);
         let talk = text(&output.stderr);
@@ -510,7 +511,7 @@ fn filters_in_c_are_asked_by_tracefs_too() {
     }
     let program = fixture.compile_file("kernel/calls.c", false, &[]);
     let command = [program.to_str().expect("a path"), "100"];
-    let via = ["--kernel-via", "tracefs", "--kernel", "syscalls:getpgid,syscalls:openat"];
+    let via = ["--kernel-backend", "tracefs", "--kernel", "syscalls:getpgid,syscalls:openat"];
     let with = |object: &str, command: &[&str]| {
         record_into(&fixture, "trace", &[&via[..], &["--filter-object", object]].concat(), command)
     };
@@ -539,7 +540,7 @@ fn a_flight_recorder_keeps_the_newest_by_tracefs_too() {
         return;
     }
     let program = fixture.compile_file("kernel/calls.c", true, &[]);
-    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
     let options = [&options[..], &["--flight-recorder", "--buffer-size", "128K"]].concat();
     let command = [program.to_str().expect("a path"), "50000"];
     let output = record_into(&fixture, "trace", &options, &command);
@@ -561,7 +562,7 @@ fn events_without_room_are_counted() {
         return;
     }
     let program = fixture.compile_file("kernel/calls.c", false, &[]);
-    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
     let options = [&options[..], &["--buffer-size", "16K"]].concat();
     let command = [program.to_str().expect("a path"), "100000"];
     let output = record_into(&fixture, "trace", &options, &command);
@@ -595,7 +596,7 @@ fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     }
     let program = fixture.compile("exec", EXEC, false, &["-pthread"]);
     let calls = fixture.compile_file("kernel/calls.c", false, &[]);
-    let options = ["--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+    let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
     let command = [program.to_str().expect("a path"), calls.to_str().expect("a path")];
     let output = record_into(&fixture, "trace", &options, &command);
     let talk = text(&output.stderr);
@@ -624,7 +625,7 @@ fn nothing_stays_in_tracefs() {
         return;
     }
     let run = |script: &str| {
-        let options = ["record", "--kernel", "syscalls:getpgid", "--kernel-via", "tracefs"];
+        let options = ["record", "--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
         let mut record = fixture.trackway(&options);
         record.args(["-o", "trace", "--", "sh", "-c", script]);
         let mut recorder = record.stderr(std::process::Stdio::null()).spawn().expect("it runs");
@@ -685,7 +686,7 @@ fn recorders_without_bpf_use_tracefs() {
     let lines = lines(&fixture, "trace");
     assert_eq!(lines.iter().filter(|line| line.contains("_getpgid: ")).count(), 200);
 
-    let output = run(&format!("record --kernel syscalls:getpgid --kernel-via bpf {command}"));
+    let output = run(&format!("record --kernel syscalls:getpgid --kernel-backend bpf {command}"));
     assert!(!output.status.success() && text(&output.stderr).contains("CAP_BPF"), "{output:?}");
 
     let doctor = |output: Output| -> serde_json::Value {
@@ -718,7 +719,7 @@ fn under_sudo_the_instance_goes_too() {
     let looks = format!("ls {INSTANCES} >&2; ls /proc/$PPID/fd >/dev/null 2>&1 && echo open");
     let script = format!("id -u; {} 10; {looks}; echo $PPID", program.display());
     let mut record = fixture.trackway(&["record", "--kernel", "syscalls:getpgid"]);
-    record.args(["--kernel-via", "tracefs", "-o", "trace", "--", "sh", "-c", &script]);
+    record.args(["--kernel-backend", "tracefs", "-o", "trace", "--", "sh", "-c", &script]);
     record.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
     let output = record.output().expect("trackway runs");
     let talk = text(&output.stderr);

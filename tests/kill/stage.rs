@@ -432,7 +432,7 @@ impl Stage {
 /// Runs `trackway record` as far as its command, stops it, and kills it. The window's bytes, and
 /// the token of the session.
 fn record_and_kill(fixture: &Fixture, settings: Settings) -> (Vec<u8>, String) {
-    let mut recorder = fixture.trackway(&["record", "--on=kill:*", "--buffer-size=16K"]);
+    let mut recorder = fixture.trackway(&["record", "--event=kill:*", "--buffer-size=16K"]);
     recorder.args(["--sub-buffers=4", "-o"]).arg(fixture.path("trace"));
     recorder.arg(if settings.contexts { "--context=vpid,vtid,procname" } else { "--context=none" });
     if settings.overwrite {

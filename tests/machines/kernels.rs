@@ -138,7 +138,7 @@ fn nmis_are_recorded_by_another_kernel() {
     let mut plan = String::new();
     for via in ["bpf", "tracefs"] {
         plan.push_str(&format!(
-            "/bin/trackway record --system --kernel-via {via} --buffer-size 4M --kernel \
+            "/bin/trackway record --system-wide --kernel-backend {via} --buffer-size 4M --kernel \
              nmi:*,irq_vectors:local_timer*,irq:softirq_*,syscalls:getpgid -o /tmp/{via} -- \
              /bin/interrupts {TIMES} {FIRST}\ntake /tmp/{via}\n"
         ));

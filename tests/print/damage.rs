@@ -313,7 +313,7 @@ fn time_that_goes_backward_is_reported_by_every_reader() {
         assert!(String::from_utf8_lossy(&text).contains("10 events"));
         // What is compared are all events, not only those that are printed.
         assert_eq!(ticks(&run(&["print", "--filter", "n > 7", "--jobs", jobs, "trace"])), [8, 9]);
-        assert_eq!(run(&["print", "--on", "nosuch", "--jobs", jobs, "trace"]), b"");
+        assert_eq!(run(&["print", "--event", "nosuch", "--jobs", jobs, "trace"]), b"");
     }
     let ranged = run(&["print", "--begin", "0.000000004", "--end", "0.000000006", "trace"]);
     assert_eq!(ticks(&ranged), [5, 4, 6]);
@@ -392,8 +392,8 @@ fn an_output_in_a_trace_is_refused() {
     }
     assert_eq!(fs::read(trace.join("stream")).unwrap(), before);
     assert_eq!(fs::read_dir(&trace).unwrap().count(), 2);
-    let (code, said) = status(&["print", "-o", "text", "--on", "nosuch", "trace"]);
-    assert!(code == WHOLE && said.contains("no kind of event matches --on"), "{said}");
+    let (code, said) = status(&["print", "-o", "text", "--event", "nosuch", "trace"]);
+    assert!(code == WHOLE && said.contains("no kind of event matches --event"), "{said}");
 }
 
 #[test]

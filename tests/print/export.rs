@@ -87,7 +87,8 @@ fn a_trimmed_trace_prints_as_the_range_does() {
     let times: Vec<String> = lines.lines().map(time).collect();
     let (begin, end) = (&times[2_345], &times[7_654]);
     let range = ["--begin", begin, "--end", end];
-    for on in [&[][..], &["--on", "myapp:request"], &["--on", "myapp", "--on", "!*:tick"]] {
+    for on in [&[][..], &["--event", "myapp:request"], &["--event", "myapp", "--event", "!*:tick"]]
+    {
         let out = fixture.path("out");
         let mut arguments = vec!["trim", "-o", out.to_str().unwrap()];
         arguments.extend(range.iter().chain(on));
@@ -129,7 +130,7 @@ fn statuses_and_messages_tell_what_happened() {
         assert!(!out.exists());
     }
     // What has nothing in it is not written.
-    let nothing = [&["trim", "--on", "myapp:nosuch"], &to[..]].concat();
+    let nothing = [&["trim", "--event", "myapp:nosuch"], &to[..]].concat();
     let output = trackway(&fixture, &nothing, &trace);
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{messages}");
@@ -248,13 +249,13 @@ fn programs_can_read_what_is_printed() {
     let table = text(&fixture, &["print", "--details"], &trace);
     assert!(table.contains("{ string path; u32 status; }"), "{table}");
 
-    let lines = text(&fixture, &["print", "--format", "json", "--on", "*:request"], &trace);
+    let lines = text(&fixture, &["print", "--format", "json", "--event", "*:request"], &trace);
     let events: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(events.len(), 5000);
     assert_eq!(events[7]["fields"], serde_json::json!({ "path": "/a,\"b\"", "status": 7 }));
 
-    let csv = text(&fixture, &["print", "--format", "csv", "--on", "*:request"], &trace);
+    let csv = text(&fixture, &["print", "--format", "csv", "--event", "*:request"], &trace);
     let mut lines = csv.lines();
     let head = "time,name,hostname,procname,vpid,stream,cpu_id,vtid,path,status";
     assert_eq!(lines.next(), Some(head));

@@ -72,7 +72,7 @@ fn messages_of(output: &Output) -> String {
 fn filters_take_the_events_that_they_are_true_of() {
     let fixture = Fixture::new("print-filter");
     let program = fixture.compile("sales", PROGRAM, true, &[]);
-    let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;
+    let trace = fixture.record(&["--event", "shop:*"], &[program]).trace;
     for (filter, events) in CASES {
         let output = print(&fixture, &trace, &["--filter", filter]);
         assert!(output.status.success(), "{filter}: {}", messages_of(&output));
@@ -93,7 +93,7 @@ fn filters_take_the_events_that_they_are_true_of() {
     ] {
         for jobs in ["1", "2"] {
             let options =
-                ["--filter", filter, "--on", "shop:sale", "--format", "json", "--jobs", jobs];
+                ["--filter", filter, "--event", "shop:sale", "--format", "json", "--jobs", jobs];
             let output = print(&fixture, &trace, &options);
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let found: Vec<u64> = text
@@ -104,7 +104,7 @@ fn filters_take_the_events_that_they_are_true_of() {
             assert_eq!(found, numbers, "{filter}: {}", messages_of(&output));
         }
         let counted =
-            print(&fixture, &trace, &["--filter", filter, "--on", "shop:sale", "--count"]);
+            print(&fixture, &trace, &["--filter", filter, "--event", "shop:sale", "--count"]);
         let lines = numbers.len();
         assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{lines}\n"), "{filter}");
     }
@@ -124,7 +124,7 @@ fn filters_take_the_events_that_they_are_true_of() {
 fn faults_of_a_filter_are_reported() {
     let fixture = Fixture::new("print-filter-wrong");
     let program = fixture.compile("sales", PROGRAM, true, &[]);
-    let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;
+    let trace = fixture.record(&["--event", "shop:*"], &[program]).trace;
     for (filter, message) in [
         ("shop:sale: itm == \"a\"", "unknown field 'itm' of shop:sale; did you mean 'item'?"),
         ("itm == \"a\"", "unknown field 'itm' of shop:sale; did you mean 'item'?"),
@@ -153,7 +153,7 @@ fn faults_of_a_filter_are_reported() {
 fn a_filter_about_nothing_is_refused() {
     let fixture = Fixture::new("print-filter-nothing");
     let program = fixture.compile("sales", PROGRAM, true, &[]);
-    let trace = fixture.record(&["--on", "shop:*"], &[&program]).trace;
+    let trace = fixture.record(&["--event", "shop:*"], &[&program]).trace;
     for (filter, message) in [
         ("bakery:*: number > 3", "--filter: no kind of event matches 'bakery:*'\nhint: "),
         ("shp:*: number > 3", "matches 'shp:*'; did you mean 'shop:*'?\n"),
@@ -177,7 +177,7 @@ fn a_filter_about_nothing_is_refused() {
         let output = print(&fixture, &trace, &["--filter", filter, "--count"]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{events}\n"), "{filter}");
     }
-    let nothing = fixture.record(&["--on", "bakery:*"], &[&program]).trace;
+    let nothing = fixture.record(&["--event", "bakery:*"], &[&program]).trace;
     let output = print(&fixture, &nothing, &["--filter", "bakery:*: number > 3"]);
     assert!(output.status.success() && messages_of(&output).is_empty(), "{}", messages_of(&output));
 }
@@ -204,7 +204,7 @@ fn filters_are_explained() {
     let (code, text, message) = explain(&[]);
     assert_eq!((code, text.as_str()), (Some(2), ""));
     assert!(message.contains("no kind of event is known here yet"), "{message}");
-    let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;
+    let trace = fixture.record(&["--event", "shop:*"], &[program]).trace;
     let trace = trace.to_str().expect("a path");
     for options in [&["--event", "shop:sale"][..], &["--trace", trace]] {
         let (code, text, message) = explain(options);
@@ -258,7 +258,7 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     }
     let fixture = Fixture::new("print-filter-object");
     let program = fixture.compile("sales", PROGRAM, true, &[]);
-    let trace = fixture.record(&["--on", "shop:*"], &[program]).trace;
+    let trace = fixture.record(&["--event", "shop:*"], &[program]).trace;
     let mut header = fixture.trackway(&["filter", "header", "shop:*", "--trace"]);
     let header = header.arg(&trace).output().expect("trackway runs");
     assert!(header.status.success(), "{}", messages_of(&header));

@@ -107,7 +107,7 @@ fn an_ended_trace_is_shown_and_what_is_no_folder_refused() {
 fn filters_on_events_to_come_are_accepted() {
     let fixture = Fixture::new("follow-filters");
     let program = fixture.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
-    let recording = fixture.record(&["--on", "myapp:tick"], &[program.to_str().unwrap()]);
+    let recording = fixture.record(&["--event", "myapp:tick"], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     let follow = |filter: &str| {
         let mut print = fixture.trackway(&["print", "--follow", "--filter", filter]);

@@ -105,7 +105,8 @@ impl Processor {
         let storm = [storm.to_str().expect("a path"), "threads", "3", "3000"];
         // There are no sequences: it goes by claim.
         for way in ["claim", "lockless", "rseq"] {
-            let options = ["--on=storm:*", "--reserve", way, "--buffer-size=8M", "--sub-buffers=4"];
+            let options =
+                ["--event=storm:*", "--reserve", way, "--buffer-size=8M", "--sub-buffers=4"];
             let recording = self.record(&fixture, &folder, &options, &storm);
             let (started, returned) = counts(&String::from_utf8_lossy(&recording.output.stdout));
             assert!(started == returned && started >= 9_000, "{started}, {returned}");
@@ -124,7 +125,8 @@ impl Processor {
             ("claim", &[]),
             ("lockless", &[]),
         ] {
-            let small = ["--on=storm:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=4"];
+            let small =
+                ["--event=storm:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=4"];
             let recording = self.record(&fixture, &folder, &[&small, more].concat(), &storm);
             let (started, _) = counts(&String::from_utf8_lossy(&recording.output.stdout));
             let Summary { recorded, lost, overwritten, .. } = recording.summary;
@@ -140,7 +142,7 @@ impl Processor {
         let Some(folder) = self.programs() else { return };
         let fixture = Fixture::new("arch-killed");
         let storm = self.compile(&fixture, "arch/storm", &[]);
-        let options = ["--on=storm:*", "--reserve=claim", "--buffer-size=32M"];
+        let options = ["--event=storm:*", "--reserve=claim", "--buffer-size=32M"];
         let program = [storm.to_str().expect("a path"), "killed", "12"];
         let recording = self.record(&fixture, &folder, &options, &program);
         let (started, returned) = counts(&String::from_utf8_lossy(&recording.output.stdout));
@@ -345,7 +347,7 @@ fn an_aarch64_machine_records_by_sequence() {
     }
     for (name, way, size, more, storm) in runs {
         plan.push_str(&format!(
-            "/bin/trackway record --on=storm:* --reserve={way} --sub-buffers=4 \
+            "/bin/trackway record --event=storm:* --reserve={way} --sub-buffers=4 \
              --buffer-size={size} {more} -o /tmp/{name} -- /bin/storm {storm}\ntake /tmp/{name}\n"
         ));
     }

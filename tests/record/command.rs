@@ -7,7 +7,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use trackway_tests::steps::{Running, Steps, send, wait_for};
-use trackway_tests::{Fixture, Recording, build_dir, has, is_root};
+use trackway_tests::{
+    Fixture, LONGER_THAN_SHORT_LEASE, Recording, SHORT_LEASE, build_dir, has, is_root,
+};
 
 const HELLO: &str = r#"
 #include <trackway/trackway.h>
@@ -72,7 +74,7 @@ fn a_header_only_program_is_traced_when_recorded_and_runs_when_not() {
     let fixture = Fixture::new("header-only");
     let program = fixture.compile("hello", HELLO, false, &[]);
     assert!(fixture.command(&program).status().unwrap().success());
-    let recording = fixture.record(&["--on", "myapp:*"], &[program.to_str().unwrap()]);
+    let recording = fixture.record(&["--event", "myapp:*"], &[program.to_str().unwrap()]);
     assert_eq!(recording.summary.recorded, 20, "{}", recording.messages());
 }
 
@@ -80,7 +82,7 @@ fn a_header_only_program_is_traced_when_recorded_and_runs_when_not() {
 fn rules_select_events() {
     let fixture = Fixture::new("rules");
     let program = fixture.compile("hello", HELLO, true, &[]);
-    let recording = fixture.record(&["--on", "myapp:t*"], &[program.to_str().unwrap()]);
+    let recording = fixture.record(&["--event", "myapp:t*"], &[program.to_str().unwrap()]);
     assert_eq!(recording.summary.recorded, 10, "{}", recording.messages());
     assert_eq!(fixture.print(&recording.trace).matches("myapp:tick").count(), 10);
 }
@@ -110,7 +112,7 @@ fn contexts_are_those_asked_for() {
 fn losses_are_counted_for_every_event() {
     let fixture = Fixture::new("losses");
     let program = fixture.compile("hello", HELLO, true, &[]);
-    let options = ["--buffer-size", "8K", "--sub-buffers", "2", "--on", "myapp:*"];
+    let options = ["--buffer-size", "8K", "--sub-buffers", "2", "--event", "myapp:*"];
     let recording = fixture.record(&options, &[program.to_str().unwrap(), "300000"]);
     let summary = recording.summary;
     assert!(summary.lost > 0, "{}", recording.messages());
@@ -134,7 +136,8 @@ fn losses_are_counted_for_every_event() {
 fn a_filled_flight_recorder_keeps_the_newest() {
     let fixture = Fixture::new("flight");
     let program = fixture.compile("hello", HELLO, true, &[]);
-    let options = ["--overwrite", "--buffer-size", "64K", "--sub-buffers", "4", "--on", "myapp:*"];
+    let options =
+        ["--overwrite", "--buffer-size", "64K", "--sub-buffers", "4", "--event", "myapp:*"];
     let recording = fixture.record(&options, &[program.to_str().unwrap(), "200000"]);
     let summary = recording.summary;
     assert!(summary.overwritten > 0, "{}", recording.messages());
@@ -341,18 +344,17 @@ fn a_full_table_of_events_is_said() {
 fn a_recorder_that_was_stopped_says_so() {
     let fixture = Fixture::new("stopped");
     let mut recorder = fixture.trackway(&["record", "-o", "trace", "--", "cat"]);
-    recorder.stdin(Stdio::piped()).stderr(Stdio::piped());
+    recorder.stdin(Stdio::piped()).stderr(Stdio::piped()).env(SHORT_LEASE.0, SHORT_LEASE.1);
     let mut recorder = recorder.spawn().unwrap();
     wait_for("the trace", || fixture.path("trace/ust").exists());
     wait_for("the command", || child_of(recorder.id()).is_some());
     send(recorder.id().cast_signed(), libc::SIGSTOP);
-    // By the clock: the lease is five seconds.
-    std::thread::sleep(std::time::Duration::from_millis(5500));
+    std::thread::sleep(LONGER_THAN_SHORT_LEASE);
     send(recorder.id().cast_signed(), libc::SIGCONT);
     drop(recorder.stdin.take());
     let messages = recorder.wait_with_output().unwrap().stderr;
     let messages = String::from_utf8_lossy(&messages).into_owned();
-    let said = "the recorder was stopped for 5 s: events of that time may be missing, uncounted";
+    let said = "the recorder was stopped for 2 s: events of that time may be missing, uncounted";
     let (before, after) = messages.split_once(" recorded, ").expect("a summary");
     assert!(before.contains(said) && after.contains(said), "{messages}");
 }
@@ -401,7 +403,7 @@ fn a_program_with_address_sanitizer_is_recorded() {
     }
     assert!(fixture.command(fixture.path("empty")).status().unwrap().success());
     let program = fixture.compile("hello", HELLO, true, &["-fsanitize=address"]);
-    let recording = fixture.record(&["--on", "myapp"], &[program.to_str().unwrap()]);
+    let recording = fixture.record(&["--event", "myapp"], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.recorded, 20, "{}", recording.messages());
 }
@@ -418,13 +420,13 @@ fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
             messages.matches("matches no known event").count(),
         )
     };
-    assert_eq!(said(&["--on", "myapp"], &["env", program]), (0, 0));
-    assert_eq!(said(&["--on", "myapp"], &["sh", "-c", program]), (0, 0));
-    assert_eq!(said(&["--on", "other"], &["env", program]), (0, 1));
-    assert_eq!(said(&["--on", "other"], &[program]), (1, 0));
-    assert_eq!(said(&["--on", "!myapp"], &[program]), (0, 0));
-    assert_eq!(said(&["--on", "!myapp"], &["true"]), (0, 0));
-    let nothing = fixture.record(&["--on", "!*"], &["true"]);
+    assert_eq!(said(&["--event", "myapp"], &["env", program]), (0, 0));
+    assert_eq!(said(&["--event", "myapp"], &["sh", "-c", program]), (0, 0));
+    assert_eq!(said(&["--event", "other"], &["env", program]), (0, 1));
+    assert_eq!(said(&["--event", "other"], &[program]), (1, 0));
+    assert_eq!(said(&["--event", "!myapp"], &[program]), (0, 0));
+    assert_eq!(said(&["--event", "!myapp"], &["true"]), (0, 0));
+    let nothing = fixture.record(&["--event", "!*"], &["true"]);
     assert_eq!(nothing.output.status.code(), Some(125));
     assert!(nothing.messages().contains("'!*' excludes all events"), "{}", nothing.messages());
 }
@@ -452,7 +454,7 @@ fn a_summary_is_written_as_json() {
     assert_eq!(summary["programs"]["processes"], recording.summary.processes);
     assert_eq!(summary["programs"]["lost-by-event"], serde_json::json!({}));
     assert_eq!((&summary["kernel"], &summary["command"]["exit-status"]), (&().into(), &0.into()));
-    let (_, summary) = recorded(&["--on", "other"], &["sh", "-c", "kill -9 $$"]);
+    let (_, summary) = recorded(&["--event", "other"], &["sh", "-c", "kill -9 $$"]);
     assert_eq!(summary["command"], serde_json::json!({ "signal": 9 }));
     let notices = summary["notices"].as_array().expect("notices");
     assert!(notices.iter().any(|notice| notice["hint"].is_string()), "{summary:#}");

@@ -109,7 +109,7 @@ fn every_command_names_processes_that_have_the_events_but_not_the_library() {
     let without = Running::start(fixture.command(&dynamic));
     let static_one = Running::start(fixture.command(&fixed));
     let names = [without.named(&dynamic), static_one.named(&fixed)];
-    let create = ["session", "create", "s", "-o", "trace", "--on", "mute:*"];
+    let create = ["session", "create", "s", "-o", "trace", "--event", "mute:*"];
     talk(&fixture, &create);
     for (words, member) in
         [(&["session", "status", "s"][..], "no-events-because"), (&["list"], "unlisted")]
@@ -149,7 +149,7 @@ fn a_misspelt_rule_is_reported_with_the_pattern_that_was_meant() {
     let fixture = Fixture::new("diagnosis-rule");
     let program = compile(&fixture, "mute-rule", &[]);
     let _running = Running::start(fixture.command(&program));
-    talk(&fixture, &["session", "create", "s", "-o", "trace", "--on", "mute:evnt"]);
+    talk(&fixture, &["session", "create", "s", "-o", "trace", "--event", "mute:evnt"]);
     let messages = talk(&fixture, &["session", "destroy", "s"]);
     assert!(messages.contains("did you mean 'mute:event'?"), "{messages}");
 }
@@ -182,7 +182,7 @@ fn a_process_whose_events_pass_no_filter_is_not_said_to_execute_none() {
     let fixture = Fixture::new("diagnosis-filter");
     let program = fixture.compile("loud-filter", EXECUTING, true, &[]);
     let mut running = Running::start(fixture.command(&program));
-    let create = ["session", "create", "s", "-o", "trace", "--on", "loud:*", "--filter"];
+    let create = ["session", "create", "s", "-o", "trace", "--event", "loud:*", "--filter"];
     talk(&fixture, &[&create[..], &["loud:event: n > 1000000"]].concat());
     running.execute();
     let pid = u64::from(running.0.id());
@@ -221,7 +221,7 @@ fn a_process_that_the_process_rules_exclude_is_not_said_to_execute_none() {
     let c = Running::start(fixture.command(&silent));
     let [pid_of_a, pid_of_b, pid_of_c] = [&a, &b, &c].map(|one| one.0.id().to_string());
     let mut diagnosis = |words: &[&str]| {
-        let create = ["session", "create", "s", "-o", "trace", "--on", "loud:*"];
+        let create = ["session", "create", "s", "-o", "trace", "--event", "loud:*"];
         talk(&fixture, &[&create[..], words].concat());
         a.execute();
         let found = reasons_of(&fixture, &[&a, &b, &c]);
@@ -249,7 +249,7 @@ fn a_stopped_session_without_an_event_reports_the_stop_and_processes_without_the
     let with = fixture.compile("mute-with", WAITING, true, &[]);
     let without = Running::start(fixture.command(&without));
     let _with = Running::start(fixture.command(&with));
-    talk(&fixture, &["session", "create", "s", "--no-start", "-o", "trace", "--on", "mute:*"]);
+    talk(&fixture, &["session", "create", "s", "--no-start", "-o", "trace", "--event", "mute:*"]);
     let codes = |found: Vec<(String, Vec<u64>)>| -> Vec<String> {
         found.into_iter().map(|(code, _)| code).collect()
     };
@@ -270,7 +270,7 @@ fn a_process_in_another_window_is_named_as_such() {
     let program = fixture.compile("loud-window", EXECUTING, true, &[]);
     let mut outside = Running::start(other.command(&program));
     let inside = Running::start(fixture.command(&program));
-    talk(&fixture, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
+    talk(&fixture, &["session", "create", "s", "-o", "trace", "--event", "loud:*"]);
     outside.execute();
     let found = reasons_of(&fixture, &[&outside, &inside]);
     let [outside, inside] = [&outside, &inside].map(|one| vec![u64::from(one.0.id())]);
@@ -317,7 +317,7 @@ fn a_process_inside_valgrind_is_not_called_static() {
     let mut valgrind = fixture.command("valgrind");
     valgrind.args(["--tool=none", "-q"]).arg(&program);
     let running = Running::start(valgrind);
-    talk(&fixture, &["session", "create", "s", "-o", "trace", "--on", "loud:*"]);
+    talk(&fixture, &["session", "create", "s", "-o", "trace", "--event", "loud:*"]);
     let pid = u64::from(running.0.id());
     assert_eq!(reasons_of(&fixture, &[&running]), [("not-executed".to_owned(), vec![pid])]);
     let unlisted = reasons(&fixture, &["list"], "unlisted");
@@ -335,7 +335,7 @@ fn a_process_that_has_a_file_mapped_whose_name_is_not_text_is_named() {
     let other = fixture.path("").join(OsStr::from_bytes(b"mute-\xff"));
     copy_program(&program, &other);
     let running = Running::start(fixture.command(&other));
-    talk(&fixture, &["session", "create", "s", "-o", "trace", "--on", "mute:*"]);
+    talk(&fixture, &["session", "create", "s", "-o", "trace", "--event", "mute:*"]);
     let pid = u64::from(running.0.id());
     assert_eq!(reasons_of(&fixture, &[&running]), [("without-library".to_owned(), vec![pid])]);
     let messages = talk(&fixture, &["session", "destroy", "s"]);

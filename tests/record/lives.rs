@@ -10,7 +10,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use trackway_tests::steps::{Running, Steps, is_running, send, steps_of, wait_for};
-use trackway_tests::{Fixture, Recording, build_dir, has, is_root, skipped};
+use trackway_tests::{
+    Fixture, LONGER_THAN_SHORT_LEASE, Recording, SHORT_LEASE, build_dir, has, is_root, skipped,
+};
 
 /// A recording of one mode of one of the programs.
 struct Life {
@@ -342,22 +344,19 @@ fn a_program_that_stood_still_with_its_recorder_loses_nothing() {
     let life = Life::new("stopped", "lives/threads.c");
     let trace = life.fixture.path("trace");
     let command = life.command(&["busy", "0"]);
-    let recorder = Running::start(&mut life.fixture.recorder(
-        &life.steps,
-        &trace,
-        &["--buffer-size", "32M"],
-        &command,
-    ));
+    let mut recorder =
+        life.fixture.recorder(&life.steps, &trace, &["--buffer-size", "32M"], &command);
+    let recorder = Running::start(recorder.env(SHORT_LEASE.0, SHORT_LEASE.1));
     life.steps.wait_ready(1);
     let program = life.steps.pid().cast_signed();
-    // The program alone, then both, for longer than the recorder's lease of 5 s.
+    // The program alone, then both, for longer than the recorder's lease.
     send(program, libc::SIGSTOP);
     std::thread::sleep(std::time::Duration::from_secs(1));
     send(program, libc::SIGCONT);
     life.steps.wait_more(1000);
     send(program, libc::SIGSTOP);
     recorder.signal(libc::SIGSTOP);
-    std::thread::sleep(std::time::Duration::from_secs(6));
+    std::thread::sleep(LONGER_THAN_SHORT_LEASE);
     recorder.signal(libc::SIGCONT);
     // The recorder renews its lease before the program reads it.
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -590,7 +589,7 @@ fn a_recording_in_a_recording_sees_the_same() {
     let trackway = build_dir().join("trackway");
     let (trackway, inner_text) = (trackway.to_str().unwrap(), inner.to_str().unwrap());
     let wrapper =
-        [trackway, "record", "--on", "life:*", "--context", "vpid,vtid", "-o", inner_text, "--"];
+        [trackway, "record", "--event", "life:*", "--context", "vpid,vtid", "-o", inner_text, "--"];
     let outer =
         life.fixture.record_steps(&life.steps, &[], &life.wrapped(&wrapper, &["fork", "10"]));
     assert!(outer.output.status.success(), "{}", about(&outer));

@@ -95,7 +95,7 @@ impl Users {
     fn start_theirs(&self, pattern: &str) -> (Running, String) {
         let mut recorder = self.fixture.command(AS_NOBODY[0]);
         recorder.args(&AS_NOBODY[1..]).arg(build_dir().join("trackway"));
-        recorder.args(["record", "--on", pattern, "--context", "vpid,vtid"]);
+        recorder.args(["record", "--event", pattern, "--context", "vpid,vtid"]);
         recorder.arg("-o").arg(self.fixture.path("theirs")).args(["--", "sh", "-c"]);
         recorder.arg(
             "echo $TRACKWAY_TOKEN > token.new && mv token.new token && \
@@ -397,7 +397,7 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     let program = target.join("debug/examples/users");
     let (theirs, token) = users.start_theirs("life:*");
     let trace = users.fixture.path("trace");
-    let mut recorder = users.fixture.trackway(&["record", "--on", "life:*", "-o"]);
+    let mut recorder = users.fixture.trackway(&["record", "--event", "life:*", "-o"]);
     recorder.arg(&trace).arg("--").arg(program).env("TRACKWAY_TOKEN", token);
     let ours = Recording::new(trace, Running::start(&mut recorder).finish());
     let theirs = users.finish_theirs(theirs);
@@ -449,7 +449,7 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
     fs::write(&file, configuration).expect("its configuration");
     let (theirs, token) = users.start_theirs(PATTERN);
     let trace = fixture.path("trace");
-    let mut recorder = fixture.trackway(&["record", "--preload", "libc", "--on", PATTERN]);
+    let mut recorder = fixture.trackway(&["record", "--preload", "libc", "--event", PATTERN]);
     recorder.args(["--context", "vpid,vtid", "-o"]).arg(&trace).arg("--");
     recorder.args(["nginx", "-e", &format!("{folder}/errors"), "-p", &folder, "-c"]).arg(&file);
     recorder.env("TRACKWAY_TOKEN", token);

@@ -79,7 +79,7 @@ fn every_way_records_all_events_where_there_is_room() {
     for way in WAYS {
         let fixture = Fixture::new("reserve");
         let program = compile(&fixture);
-        let options = ["--on=app:*", "--reserve", way, "--buffer-size=32M", "--sub-buffers=4"];
+        let options = ["--event=app:*", "--reserve", way, "--buffer-size=32M", "--sub-buffers=4"];
         let recording = fixture.record(&options, &[&program, "20000", "2"]);
         assert_eq!(recording.summary.recorded, 40_000, "{way}: {}", recording.messages());
         assert_eq!((recording.summary.lost, recording.summary.overwritten), (0, 0), "{way}");
@@ -94,7 +94,7 @@ fn every_way_counts_what_finds_no_room_and_what_is_overwritten() {
         for more in [&["--overwrite"][..], &[]] {
             let fixture = Fixture::new("reserve-full");
             let program = compile(&fixture);
-            let small = ["--on=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=4"];
+            let small = ["--event=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=4"];
             let options = [&small, more].concat();
             let recording = fixture.record(&options, &[&program, "20000", "4"]);
             let Summary { recorded, lost, overwritten, .. } = recording.summary;
@@ -125,7 +125,7 @@ int main(void) {
     for way in WAYS {
         let fixture = Fixture::new("reserve-large");
         let program = fixture.compile("large", LARGE, true, &[]);
-        let options = ["--on=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=8"];
+        let options = ["--event=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=8"];
         let recording = fixture.record(&options, &[program.to_str().expect("a path")]);
         let Summary { recorded, lost, .. } = recording.summary;
         assert_eq!((recorded, lost), (50, 50), "{way}: {}", recording.messages());
@@ -158,7 +158,7 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
             let script = format!("{program} 0 2 for-ever & sleep 0.05; kill -9 $!; wait");
             // A small buffer, so that there is little to scan.
             let small = ["--overwrite", "--buffer-size=128K", "--sub-buffers=4"];
-            let options = [&["--on=app:*", "--reserve", way][..], &small].concat();
+            let options = [&["--event=app:*", "--reserve", way][..], &small].concat();
             let recording = fixture.record(&options, &["sh", "-c", &script]);
             check(&fixture, &recording, way);
             let messages = recording.messages();
@@ -198,7 +198,7 @@ fn every_way_is_recovered_after_the_recorder_was_killed() {
         let fixture = Fixture::new("reserve-recover");
         let program = compile(&fixture);
         let trace = fixture.path("trace");
-        let mut command = fixture.trackway(&["record", "--on=app:*", "--reserve", way, "-o"]);
+        let mut command = fixture.trackway(&["record", "--event=app:*", "--reserve", way, "-o"]);
         command.arg(&trace).args(["--", &program, "0", "2", "for-ever"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let recorder = Running::start(&mut command);

@@ -71,7 +71,7 @@ fn strict_mode_costs_what_comes_after_and_nothing_else() {
                 for (unsigned i = 0; i < 1000; i++) trackway(other, step, i);\n\
                 syscall(SYS_exit, 7);\n}\n";
     let program = fixture.compile("strict", text, true, &[]);
-    let recording = fixture.record(&["--on", "strict:*"], &[program.to_str().unwrap()]);
+    let recording = fixture.record(&["--event", "strict:*"], &[program.to_str().unwrap()]);
     if recording.output.status.code() == Some(77) {
         return trackway_tests::skipped("seccomp is not available");
     }

@@ -156,7 +156,7 @@ fn clients_beyond_the_descriptor_limit_get_a_message() {
         return skipped("there is no prlimit(1)");
     }
     let test = SessionTest::new("session-without-descriptors");
-    test.ok("session create web --on nothing:* -o web");
+    test.ok("session create web --event nothing:* -o web");
     let pid = test.recorder_of("web");
     let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("/proc").flatten();
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();

@@ -4,7 +4,7 @@ use trackway_tests::steps::{send, wait_for};
 
 use crate::session_test::{SessionTest, assert_all_there};
 
-const TINY: &str = "session create web --on life:* --buffer-size 16K --sub-buffers 4 \
+const TINY: &str = "session create web --event life:* --buffer-size 16K --sub-buffers 4 \
                     --blocking-timeout 20s -o trace";
 
 /// RUN a program with TRACKWAY_ALLOW_BLOCKING=1 that emits much more than fits, into buffers of

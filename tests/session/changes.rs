@@ -11,7 +11,7 @@ use crate::session_test::{
 #[test]
 fn events_are_switched_off_and_on_between_two_numbers() {
     let test = SessionTest::new("session-rules");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let mut bursts = Bursts::of(&test, 100);
     let mut on = vec![true];
     for command in [
@@ -51,7 +51,7 @@ fn events_are_switched_off_and_on_between_two_numbers() {
 #[test]
 fn rules_are_taken_back() {
     let test = SessionTest::new("session-take-back");
-    test.ok("session create web --on life:* --exclude life:step -o trace");
+    test.ok("session create web --event life:* --exclude life:step -o trace");
     let rules = || {
         let saved = test.ok("session save web").0;
         let rules = saved.lines().find_map(|line| line.strip_prefix("on = "));
@@ -85,7 +85,8 @@ fn rules_that_match_nothing_yet_are_said() {
     let near = |pattern: &str, near: &str| {
         format!("trackway: '{pattern}' matches no known event; did you mean '{near}'?\n")
     };
-    let (_, talk) = test.ok("session create web --on live:* --on * --exclude nothing:* -o trace");
+    let (_, talk) =
+        test.ok("session create web --event live:* --event * --exclude nothing:* -o trace");
     assert!(
         talk.ends_with(&none("live:*")) && talk.matches("no known event").count() == 1,
         "{talk}"
@@ -98,7 +99,7 @@ fn rules_that_match_nothing_yet_are_said() {
     assert_eq!(said("event on web life:stop"), near("life:stop", "life:step"));
     assert_eq!(said("event on web unknown"), none("unknown:*"));
     assert_eq!(said("event on web life:st*"), "");
-    let said_of_channel = said("channel add web more --on Life:step");
+    let said_of_channel = said("channel add web more --event Life:step");
     assert_eq!(said_of_channel, near("Life:step", "life:step"));
     test.ok("session save web -o web.toml");
     bursts.next();
@@ -114,7 +115,7 @@ fn rules_that_match_nothing_yet_are_said() {
 #[test]
 fn events_are_switched_under_threads_that_emit() {
     let test = SessionTest::new("session-rules-threads");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let counting = Counting::threads(&test, 4);
     let (mut on, mut off) = (Vec::new(), Vec::new());
     let mut begin = counting.steps.counts();
@@ -162,7 +163,7 @@ fn events_are_switched_under_threads_that_emit() {
 #[test]
 fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
     let test = SessionTest::new("session-contexts");
-    test.ok("session create web --on life:* --buffer-size 4M -o trace");
+    test.ok("session create web --event life:* --buffer-size 4M -o trace");
     let counting = Counting::threads(&test, 4);
     // Large enough for a recorder that gets its turn late.
     let changes = [
@@ -188,11 +189,11 @@ fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
 #[test]
 fn channels_come_and_go_while_programs_emit() {
     let test = SessionTest::new("session-channels");
-    test.ok("session create web --on life:* --context vtid -o trace");
+    test.ok("session create web --event life:* --context vtid -o trace");
     let mut bursts = Bursts::of(&test, 50);
     // What a second channel records, too, is in the trace twice.
     for round in 0..4 {
-        test.ok(&format!("channel add web more{round} --on life:* --context vpid"));
+        test.ok(&format!("channel add web more{round} --event life:* --context vpid"));
         bursts.next();
         let channels = test.status("web")["channels"].clone();
         assert_eq!(channels[1]["spec"]["name"], format!("more{round}"), "{channels}");
@@ -201,7 +202,7 @@ fn channels_come_and_go_while_programs_emit() {
     }
     let talk = test.refused("event off web life:*  --channel more0");
     assert!(talk.contains("'more0'"), "{talk}");
-    test.ok("channel add web second --on many:*");
+    test.ok("channel add web second --event many:*");
     let talk = test.refused("event off web life:*");
     assert!(talk.contains("--channel"), "{talk}");
     let (_, talk) = test.ok("session destroy web");
@@ -220,8 +221,8 @@ fn channels_come_and_go_while_programs_emit() {
 fn events_are_chosen_by_level() {
     let test = SessionTest::new("session-levels");
     test.ok("session create grave --level error -o grave");
-    test.ok("session create exact --on *:* --level-only info -o exact");
-    test.ok("session create mixed --on ALERT -o mixed");
+    test.ok("session create exact --event *:* --level-only info -o exact");
+    test.ok("session create mixed --event ALERT -o mixed");
     test.ok("event on mixed *:* --level-only debug");
     test.ok("event on mixed D* --level debug-system");
     test.ok("event off mixed ALERT");

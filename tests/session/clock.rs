@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use trackway_tests::steps::{Steps, send, wait_for};
-use trackway_tests::{is_root, skipped};
+use trackway_tests::{LONGER_THAN_SHORT_LEASE, SHORT_LEASE, is_root, skipped};
 
 use crate::session_test::{
     Bursts, Counting, SessionTest, assert_all_there, assert_there, result_of,
@@ -43,7 +43,7 @@ fn a_clock_that_is_set_back_does_not_reorder_events() {
     fs::write(&stepped, "").expect("a file");
     bursts.next();
     test.ok("session snapshot");
-    test.ok("channel add flight late --on life:* --context vpid");
+    test.ok("channel add flight late --event life:* --context vpid");
     test.ok("session destroy");
     test.ok("merge -o both flight/snapshot-1 flight/snapshot-2");
     let numbers = test.numbers("both");
@@ -57,19 +57,26 @@ fn a_clock_that_is_set_back_does_not_reorder_events() {
     assert_eq!(seconds("flight/snapshot-1"), seconds("flight/snapshot-2"));
 }
 
+/// Creates the session `web` with a recorder whose lease is short.
+fn create_with_short_lease(test: &SessionTest) {
+    let mut create = test.command("session create web --event life:* -o trace");
+    let (name, value) = SHORT_LEASE;
+    let status = create.env(name, value).status().expect("trackway runs");
+    assert!(status.success());
+}
+
 /// RUN recorder and program stopped for longer than a recorder is trusted without a sign of life,
 /// as in a machine that sleeps; the recorder wakes first. EXPECT nothing is lost.
 #[test]
 fn nothing_is_lost_while_everything_sleeps() {
     let test = SessionTest::new("session-sleep");
-    test.ok("session create web --on life:* -o trace");
+    create_with_short_lease(&test);
     let counting = Counting::threads(&test, 2);
     counting.steps.wait_more(50);
     let recorder = test.recorder_of("web").cast_signed();
     counting.running.signal(libc::SIGSTOP);
     send(recorder, libc::SIGSTOP);
-    // It is about time that passes: more than the five seconds of the lease.
-    std::thread::sleep(std::time::Duration::from_millis(6500));
+    std::thread::sleep(LONGER_THAN_SHORT_LEASE);
     send(recorder, libc::SIGCONT);
     assert_eq!(test.status("web")["is-recording"], true);
     counting.running.signal(libc::SIGCONT);
@@ -85,7 +92,7 @@ fn nothing_is_lost_while_everything_sleeps() {
 #[test]
 fn a_recorder_that_stands_still_is_said_to() {
     let test = SessionTest::new("session-stopped-recorder");
-    test.ok("session create web --on life:* --buffer-size 64K -o trace");
+    test.ok("session create web --event life:* --buffer-size 64K -o trace");
     let counting = Counting::threads(&test, 1);
     let recorder = test.recorder_of("web");
     send(recorder.cast_signed(), libc::SIGSTOP);
@@ -111,12 +118,12 @@ fn a_recorder_that_stands_still_is_said_to() {
 #[test]
 fn uncounted_events_of_a_suspended_recorder_are_reported() {
     let test = SessionTest::new("session-standstill");
-    test.ok("session create web --on life:* -o trace");
+    create_with_short_lease(&test);
     let recorder = test.recorder_of("web").cast_signed();
     send(recorder, libc::SIGSTOP);
-    std::thread::sleep(std::time::Duration::from_secs(5));
+    std::thread::sleep(LONGER_THAN_SHORT_LEASE);
     send(recorder, libc::SIGCONT);
-    let said = "the recorder was stopped for 5 s: events of that time may be missing, uncounted";
+    let said = "the recorder was stopped for 2 s: events of that time may be missing, uncounted";
     wait_for("the notice", || test.status("web")["notices"].to_string().contains(said));
     test.emit("steps", 3);
     let (_, talk) = test.ok("session destroy");
@@ -147,7 +154,7 @@ fn ahead_of_time(test: &SessionTest, steps: &Steps, mode: &str, argument: u64) -
 #[test]
 fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
     let test = SessionTest::new("session-time-namespace");
-    test.ok("session create web --on life:* --buffer-size 16K --sub-buffers 4 -o trace");
+    test.ok("session create web --event life:* --buffer-size 16K --sub-buffers 4 -o trace");
     let steps = test.steps_of_one();
     let Some(mut program) = ahead_of_time(&test, &steps, "steps", 5000) else { return };
     let recorder = test.recorder_of("web").cast_signed();
@@ -169,7 +176,7 @@ fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
 #[test]
 fn a_program_in_a_time_namespace_waits_for_its_recorder() {
     let test = SessionTest::new("session-time-namespace-blocking");
-    test.ok("session create web --on life:* --buffer-size 16K --sub-buffers 4 \
+    test.ok("session create web --event life:* --buffer-size 16K --sub-buffers 4 \
               --blocking-timeout 20s -o trace");
     let steps = test.steps_of_one();
     let Some(mut program) = ahead_of_time(&test, &steps, "steps", 20_000) else { return };

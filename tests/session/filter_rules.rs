@@ -108,7 +108,7 @@ fn filters_are_kept_as_they_were_typed() {
         &test,
         &["session", "create", "web", "-o", "t", "--filter", filters[0], "--filter", filters[1]],
     );
-    ok(&test, &["channel", "add", "web", "rare", "--on", "db:*", "--filter", "db: rows > 9"]);
+    ok(&test, &["channel", "add", "web", "rare", "--event", "db:*", "--filter", "db: rows > 9"]);
     let (text, _) = test.ok("session status web");
     for filter in ["life:*: number % 2 == 0", "sample(1/10) || who == 3", "db: rows > 9"] {
         assert!(text.contains(&format!("\n  if        {filter}\n")), "{text}");
@@ -167,7 +167,7 @@ fn a_rules_filter_changes_and_goes_with_it() {
         ["event", "on", session, "life:step", "--filter", expression].map(str::to_owned)
     };
     let words = |all: &[String]| all.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let mut bursts = Bursts::of(&test, 10);
     let set = |expression: &str| {
         let line = filter("web", expression);

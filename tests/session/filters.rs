@@ -70,7 +70,7 @@ type Passes = fn(u64) -> bool;
 #[test]
 fn filters_change_between_two_numbers() {
     let test = SessionTest::new("session-filters-change");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let mut bursts = Bursts::of(&test, 100);
     let mut passing: Vec<Passes> = vec![|_| true];
     let filters: [(&str, Passes); 5] = [
@@ -129,7 +129,7 @@ fn no_event_passes_by_half_a_filter_while_threads_emit() {
 fn filter_state_lives_as_long_as_its_filter() {
     let test = SessionTest::new("session-filters-state");
     let filter = "life: count() % 10 == 0";
-    ok(&test, &["session", "create", "web", "--on", "life", "-o", "trace", "--filter", filter]);
+    ok(&test, &["session", "create", "web", "--event", "life", "-o", "trace", "--filter", filter]);
     let mut bursts = Bursts::of(&test, 15);
     test.ok("channel set web channel0 --context vpid");
     bursts.next();

@@ -157,7 +157,7 @@ fn filters_in_c_are_shown_by_name_and_saved_whole() {
     let few = ["--filter", "number < 10"];
     let words = ["session", "create", "web", "-o", "t", "--filter-object", &given];
     ok(fixture, &[&words[..], &few].concat());
-    let words = ["channel", "add", "web", "more", "--on", "life", "--filter-object"];
+    let words = ["channel", "add", "web", "more", "--event", "life", "--filter-object"];
     ok(fixture, &[&words[..], &[path(&made)]].concat());
     let (text, _) = ok(fixture, &["session", "status", "web"]);
     for line in [format!("life: even.o ({size} bytes)"), format!("even.twf ({size} bytes)")] {
@@ -202,7 +202,7 @@ fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     fs::copy(&tenth, &renamed).expect("a copy");
     let odd = on_steps(&test, "odd", "step->number % 2 == 1");
     let given = format!("life: {}", tenth.display());
-    let words = ["session", "create", "web", "--on", "life", "-o", "trace", "--filter-object"];
+    let words = ["session", "create", "web", "--event", "life", "-o", "trace", "--filter-object"];
     ok(fixture, &[&words[..], &[&given]].concat());
     // Of bursts of 15: the first with `tenth`.
     let mut bursts = Bursts::of(&test, 15);
@@ -300,10 +300,10 @@ fn invalid_objects_are_refused_before_anything_begins() {
     }
     // Once the events are registered, sessions know their fields; the running session goes on
     // unchanged.
-    ok(fixture, &["session", "create", "web", "-o", "web", "--on", "life:*"]);
+    ok(fixture, &["session", "create", "web", "-o", "web", "--event", "life:*"]);
     test.emit("steps", 1);
     for (object, why) in &refusals {
-        let words = ["session", "create", "other", "-o", "other", "--on", "life:*"];
+        let words = ["session", "create", "other", "-o", "other", "--event", "life:*"];
         let output = fixture.trackway(&words).args(["--filter-object", object]).output();
         let (is_success, _, talk) = result_of(&output.expect("it runs"));
         // With rules that name events, an object need not.

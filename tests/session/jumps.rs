@@ -20,7 +20,7 @@ fn program(fixture: &Fixture) -> PathBuf {
 
 /// Returns the number of events of phase 2 in a trace.
 fn events_after(fixture: &Fixture, trace: &str) -> u64 {
-    let words = ["print", "--count", "--on", "jumps:number", "--filter", "phase == 2", trace];
+    let words = ["print", "--count", "--event", "jumps:number", "--filter", "phase == 2", trace];
     let (is_success, count, talk) = result_of(&fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
     count.trim().parse().expect("a number")
@@ -59,7 +59,7 @@ fn a_jump_out_of_filter_linking_blocks_no_other_thread() {
                 result_of(&test.fixture.trackway(&words).output().expect("it"));
             assert!(is_success, "{filter}: {talk}");
         };
-        test.ok("session create web --on jumps:* -o trace");
+        test.ok("session create web --event jumps:* -o trace");
         let program = Jumping::start(&test, mode);
         let recorded = || test.status("web")["counts"]["recorded"].as_u64();
         wait_for("its events", || recorded() > Some(0));

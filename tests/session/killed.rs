@@ -231,7 +231,7 @@ fn events_before_a_kill_are_recovered() {
     let mut random = Random::new(7);
     for round in 0..12 {
         let trace = format!("trace-{round}");
-        let create = "session create web --on life:* --context vpid,vtid --buffer-size 4M";
+        let create = "session create web --event life:* --context vpid,vtid --buffer-size 4M";
         test.ok(&format!("{create} -o {trace}"));
         let counting = Counting::threads(&test, 3);
         counting.steps.wait_more(20);
@@ -281,7 +281,7 @@ fn a_flight_recorder_is_recovered_by_the_next_session() {
 fn repeated_restarts_keep_earlier_traces() {
     let test = SessionTest::new("session-restarts");
     for events in [5, 6, 7] {
-        test.ok("session create web --on life:* -o trace");
+        test.ok("session create web --event life:* -o trace");
         test.emit("steps", events);
         let recorder = test.recorder_of("web");
         send(recorder.cast_signed(), libc::SIGKILL);

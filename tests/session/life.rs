@@ -30,7 +30,7 @@ fn a_session_is_created_stopped_started_and_destroyed() {
     let test = SessionTest::new("session-life");
     let counting = Counting::threads(&test, 1);
     counting.steps.wait_more(50);
-    let create = "session create web --on life:* --context vpid,vtid -o trace";
+    let create = "session create web --event life:* --context vpid,vtid -o trace";
     let (not_yet, created) = count_around(&counting, || {
         let (text, talk) = test.ok(create);
         let trace = test.fixture.path("trace");
@@ -79,7 +79,7 @@ fn a_session_that_is_not_started_records_nothing() {
 #[test]
 fn cleared_events_are_discarded() {
     let test = SessionTest::new("session-clear");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let counting = Counting::threads(&test, 1);
     counting.steps.wait_more(100);
     let (clearing, cleared) = count_around(&counting, || drop(test.ok("session clear web")));
@@ -95,7 +95,7 @@ fn cleared_events_are_discarded() {
 #[test]
 fn events_after_a_failed_clear_are_recorded() {
     let test = SessionTest::new("session-clear-fails");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     test.emit("steps", 20);
     test.ok("session stop");
     test.ok("session start");
@@ -116,9 +116,9 @@ fn events_after_a_failed_clear_are_recorded() {
 #[test]
 fn a_session_that_was_saved_can_be_loaded() {
     let test = SessionTest::new("session-save");
-    test.ok("session create web --on life:* --on !life:noise --context vpid,procname \
+    test.ok("session create web --event life:* --event !life:noise --context vpid,procname \
          --buffer-size 256K --sub-buffers 8 -o first");
-    test.ok("channel add web grave --on * --level error --flight-recorder --executable emit*");
+    test.ok("channel add web grave --event * --level error --flight-recorder --executable emit*");
     test.ok("session save web -o web.toml");
     let text = test.ok("session save").0;
     assert_eq!(fs::read_to_string(test.fixture.path("web.toml")).expect("a file"), text);
@@ -203,7 +203,7 @@ fn a_session_in_the_foreground_ends_by_a_signal() {
 fn all_that_is_destroyed_is_said() {
     let test = SessionTest::new("session-destroy-all");
     let record = Running::start(&mut test.command("record -o recorded -- sleep 60"));
-    test.ok("session create web --on life:* -o web");
+    test.ok("session create web --event life:* -o web");
     test.ok("session create flight --flight-recorder -o flight");
     test.emit("steps", 12);
     let (text, talk) = test.ok("session destroy --all");
@@ -224,7 +224,7 @@ fn all_that_is_destroyed_is_said() {
 fn quiet_commands_print_only_errors() {
     let test = SessionTest::new("session-quiet");
     let silent = (String::new(), String::new());
-    assert_eq!(test.ok("session create web -q --on nothing:* -o web"), silent);
+    assert_eq!(test.ok("session create web -q --event nothing:* -o web"), silent);
     assert!(test.refused("session create web -q -o other").contains("there is a session 'web'"));
     test.ok("session save web -o web.toml");
     assert_eq!(test.ok("session load web.toml other --quiet"), silent);
@@ -304,7 +304,7 @@ fn no_session_records_into_the_trace_of_another() {
 #[test]
 fn two_sessions_record_what_each_was_told() {
     let test = SessionTest::new("session-two");
-    test.ok("session create web --on life:* --context vpid,vtid -o web");
+    test.ok("session create web --event life:* --context vpid,vtid -o web");
     let counting = Counting::threads(&test, 2);
     test.ok("session create rest --exclude life:* --context none --buffer-size 1M -o rest");
     test.ok("session create all --context procname -o all");

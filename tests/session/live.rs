@@ -77,7 +77,7 @@ fn times_of(text: &str) -> Vec<&str> {
 #[test]
 fn a_session_s_trace_is_found_by_its_name() {
     let test = SessionTest::new("session-named");
-    test.ok("session create web --on life:* -o elsewhere/trace");
+    test.ok("session create web --event life:* -o elsewhere/trace");
     test.emit("steps", 10);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     let printed = || numbers_of(&test.ok("print web").0);
@@ -101,7 +101,7 @@ fn a_session_s_trace_is_found_by_its_name() {
 fn the_mark_of_a_followed_trace_goes_with_recovery() {
     let test = SessionTest::new("session-live-killed");
     for (trace, line) in [("first", "recover"), ("second", "recover second")] {
-        test.ok(&format!("session create web --on life:* -o {trace}"));
+        test.ok(&format!("session create web --event life:* -o {trace}"));
         test.emit("steps", 10);
         let follower = Follower::start(&mut test.command("print --follow web"));
         let user =
@@ -130,7 +130,7 @@ fn the_mark_of_a_followed_trace_goes_with_recovery() {
 #[test]
 fn a_session_is_followed_to_its_end() {
     let test = SessionTest::new("session-live");
-    test.ok("session create web --on life:* --context vtid -o trace");
+    test.ok("session create web --event life:* --context vtid -o trace");
     let counting = Counting::threads(&test, 4);
     let mut follower = Follower::start(&mut test.command("print --follow web"));
     follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > 1000);
@@ -154,7 +154,7 @@ fn a_session_is_followed_to_its_end() {
 #[test]
 fn a_follower_can_stop_at_any_time() {
     let test = SessionTest::new("session-live-end");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let counting = Counting::threads(&test, 2);
     let mut follower = Follower::start(&mut test.command("print --follow web"));
     follower.wait_until(|numbers| !numbers.is_empty());

@@ -11,7 +11,8 @@ use crate::session_test::SessionTest;
 fn thirty_two_sessions_record_at_a_time() {
     let test = SessionTest::new("session-many");
     let create = |number: usize| {
-        let line = format!("session create s{number:o} --on many:e{number:02o} --on many:all");
+        let line =
+            format!("session create s{number:o} --event many:e{number:02o} --event many:all");
         test.ok(&format!("{line} -o trace-{number}"))
     };
     // Several at once, as service managers start them.
@@ -29,7 +30,7 @@ fn thirty_two_sessions_record_at_a_time() {
     assert!(talk.contains("the window has no place for another"), "{talk}");
     test.emit("many", 7);
     test.ok("session destroy s37");
-    test.ok("session create more --on many:* -o more");
+    test.ok("session create more --event many:* -o more");
     test.emit("many", 1);
     test.ok("session destroy --all");
     for number in 0..32 {

@@ -27,7 +27,7 @@ fn judge(name: &str, filter: &str, [first, later]: [Event; 2], suffix: &str) {
         test.fixture.compile(name, &text, true, &[])
     };
     let programs = [program(&first), program(&later)];
-    let words = ["session", "create", "web", "--on", "m:*", "--filter", filter, "-o", "trace"];
+    let words = ["session", "create", "web", "--event", "m:*", "--filter", filter, "-o", "trace"];
     let (is_success, _, talk) =
         result_of(&test.fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
@@ -151,7 +151,7 @@ fn widths_are_those_of_each_event() {
     };
     let programs = [program("a", "u32", "500"), program("b", "u64", "1ull << 63")];
     let filter = "m:*: size >= 400";
-    let words = ["session", "create", "web", "--on", "m:*", "--filter", filter, "-o", "trace"];
+    let words = ["session", "create", "web", "--event", "m:*", "--filter", filter, "-o", "trace"];
     let (is_success, _, talk) =
         result_of(&test.fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");

@@ -31,7 +31,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 fn an_idle_session_on_256_cpus_takes_little_and_a_burst_s_memory_goes_back() {
     let test = SessionTest::new("session-memory");
-    create(&test, "session create web --on life:* -o trace");
+    create(&test, "session create web --event life:* -o trace");
     let idle = memory_of(&test, "web");
     assert!(idle < 4 * MEBIBYTE, "{idle}");
     let mut bursts = Bursts::of(&test, 100_000);
@@ -51,7 +51,7 @@ fn an_idle_session_on_256_cpus_takes_little_and_a_burst_s_memory_goes_back() {
 fn nothing_is_lost_while_memory_comes_and_goes() {
     let test = SessionTest::new("session-lean");
     // Sub-buffers so large that CPUs begin without one.
-    create(&test, "session create web --on life:* --context vtid --sub-buffers 2 -o trace");
+    create(&test, "session create web --event life:* --context vtid --sub-buffers 2 -o trace");
     let idle = memory_of(&test, "web");
     let mut bursts = Bursts::of(&test, 2000);
     let mut most = 0;

@@ -62,7 +62,7 @@ fn assert_exactly(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
 #[test]
 fn a_recording_is_a_session() {
     let test = SessionTest::new("record-status");
-    let options = "--on life:* --on !life:no --context vpid,vtid --buffer-size 256K";
+    let options = "--event life:* --event !life:no --context vpid,vtid --buffer-size 256K";
     let recorded = Recorded::begin(&test, options);
     let name = &recorded.name;
     let list = test.ok("session list").0;
@@ -122,8 +122,8 @@ fn events_are_switched_off_and_on_again() {
 #[test]
 fn channels_come_change_and_go() {
     let test = SessionTest::new("record-channels");
-    let mut recorded = Recorded::begin(&test, "--on other:*");
-    recorded.ok(&test, "channel add", "more --on life:* --context procname");
+    let mut recorded = Recorded::begin(&test, "--event other:*");
+    recorded.ok(&test, "channel add", "more --event life:* --context procname");
     recorded.next();
     recorded.ok(&test, "session clear", "");
     recorded.next();
@@ -251,7 +251,7 @@ fn a_recording_can_be_followed() {
 fn sessions_in_the_background_come_first() {
     let test = SessionTest::new("record-beside");
     let mut recorded = Recorded::begin(&test, "");
-    test.ok("session create web --on other:* -o web");
+    test.ok("session create web --event other:* -o web");
     test.ok("session stop");
     assert_eq!(test.status("web")["is-recording"], false);
     assert_eq!(test.status(&recorded.name)["is-recording"], true);

@@ -12,7 +12,7 @@ fn a_sandboxed_program_is_not_killed_for_its_name() {
     for arguments in [&[][..], &["before"]] {
         let test = SessionTest::new("session-sandboxed");
         let program = test.fixture.compile_file("session/sandboxed.c", true, &[]);
-        test.ok("session create web --on sandboxed:* -o trace");
+        test.ok("session create web --event sandboxed:* -o trace");
         let mut program =
             test.fixture.command(&program).args(arguments).spawn().expect("it starts");
         let recorded = || test.status("web")["counts"]["recorded"].as_u64().unwrap_or_default();

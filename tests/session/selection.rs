@@ -112,8 +112,8 @@ fn namespace_of(pid: u32) -> Option<u64> {
 #[test]
 fn patterns_may_stand_with_commas_between_them() {
     let test = SessionTest::new("session-which-commas");
-    test.ok("session create both --on nothing:here,life:step -o both");
-    test.ok("session create none --on life:*,!life:step -o none");
+    test.ok("session create both --event nothing:here,life:step -o both");
+    test.ok("session create none --event life:*,!life:step -o none");
     test.emit("steps", 10);
     test.ok("event on none nothing:here,life:step");
     test.ok("event off both nothing:here,life:step");

@@ -15,7 +15,7 @@ const EVENTS: u64 = 50_000;
 /// RUN a program on one CPU, to its end, while the recorder of a session with buffers of this size
 /// is suspended. EXPECT all events counted. Returns the messages at the session's end.
 fn record_a_burst(test: &SessionTest, name: &str, size: &str) -> String {
-    test.ok(&format!("session create {name} --on life:* --buffer-size {size} -o {name}"));
+    test.ok(&format!("session create {name} --event life:* --buffer-size {size} -o {name}"));
     let recorder = test.recorder_of(name).cast_signed();
     send(recorder, libc::SIGSTOP);
     let steps = test.steps_of_one();

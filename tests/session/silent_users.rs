@@ -11,8 +11,8 @@ fn a_session_over_users_without_an_event_reports_why() {
     let running = [ANN, BOB, EVE].map(|uid| users.bursts(uid));
     let [ann, bob, eve] = running.each_ref().map(|bursts| u64::from(bursts.running.pid()));
     let test = &users.test;
-    test.ok(&format!("session create two --user {ANN},{BOB} --on life:* -o two"));
-    test.ok("session create all --user all --on life:* -o all");
+    test.ok(&format!("session create two --user {ANN},{BOB} --event life:* -o two"));
+    test.ok("session create all --user all --event life:* -o all");
     [ANN, BOB, EVE].iter().for_each(|uid| users.wait_for("all", *uid));
     let reasons = |session: &str| -> Vec<(String, Vec<u64>)> {
         let status = test.status(session);

@@ -77,7 +77,7 @@ fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
 #[test]
 fn snapshots_while_it_records_have_no_gaps_and_merge() {
     let test = SessionTest::new("session-merge");
-    test.ok("session create flight --on life:* --flight-recorder --buffer-size 16M -o flight");
+    test.ok("session create flight --event life:* --flight-recorder --buffer-size 16M -o flight");
     let counting = Counting::threads(&test, 4);
     for _ in 0..5 {
         counting.steps.wait_more(500);
@@ -135,12 +135,12 @@ fn snapshots_requested_too_soon_are_written_later() {
 #[test]
 fn pieces_of_a_session_whose_channels_changed_are_read_together() {
     let test = SessionTest::new("session-pieces");
-    test.ok("session create web --on life:* -o web");
+    test.ok("session create web --event life:* -o web");
     test.emit("steps", 5);
     test.ok("channel set web channel0 --overwrite");
     test.emit("steps", 6);
     test.ok("session snapshot web");
-    test.ok("channel add web late --on many:* --context vpid --overwrite");
+    test.ok("channel add web late --event many:* --context vpid --overwrite");
     test.emit("many", 1);
     test.ok("session snapshot web");
     test.ok("channel set web channel0 --context procname");
@@ -166,10 +166,10 @@ fn pieces_of_a_session_whose_channels_changed_are_read_together() {
 fn a_flight_recorder_that_was_moved_leaves_its_old_place_alone() {
     let test = SessionTest::new("session-moved-flight");
     let path = |name: &str| test.fixture.path(name);
-    test.ok("session create flight --on life:* --flight-recorder -o trace");
+    test.ok("session create flight --event life:* --flight-recorder -o trace");
     test.emit("steps", 3);
     std::fs::rename(path("trace"), path("moved")).expect("moved");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     test.ok("session snapshot flight");
     assert_eq!(test.numbers("moved/snapshot-1")[&ONE].len(), 3);
     assert!(!path("trace/snapshot-1").exists());
@@ -180,7 +180,7 @@ fn a_flight_recorder_that_was_moved_leaves_its_old_place_alone() {
     test.ok("session destroy web");
     assert_eq!(test.numbers("trace")[&ONE].len(), 5);
 
-    test.ok("session create flight --on life:* --flight-recorder -o other");
+    test.ok("session create flight --event life:* --flight-recorder -o other");
     std::fs::rename(path("other"), path("away")).expect("moved");
     std::fs::create_dir_all(path("other/ust/src")).expect("a folder");
     std::fs::write(path("other/ust/src/file.c"), "precious").expect("a file");

@@ -40,7 +40,7 @@ const STATUS: &[u8] = b"{\"version\":1,\"ask\":\"status\"}";
 #[test]
 fn garbage_is_refused_and_the_session_goes_on() {
     let test = SessionTest::new("session-garbage");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let counting = Counting::threads(&test, 2);
     let mut stream = connect(&test);
     for (line, why) in [
@@ -120,7 +120,7 @@ fn requests_that_come_at_once_are_all_answered() {
 #[test]
 fn a_hundred_connections_do_not_keep_it_from_recording() {
     let test = SessionTest::new("session-crowd");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let counting = Counting::threads(&test, 2);
     let mut deaf = connect(&test);
     deaf.set_write_timeout(Some(Duration::from_millis(200))).expect("a socket");
@@ -167,7 +167,7 @@ fn abandoned_requests_are_not_carried_out_later() {
 #[test]
 fn events_before_a_status_request_are_counted() {
     let test = SessionTest::new("session-counted");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let mut bursts = Bursts::of(&test, 100);
     let recorder = test.recorder_of("web").cast_signed();
     send(recorder, libc::SIGSTOP);

@@ -93,7 +93,7 @@ fn a_full_disk_loses_events_and_no_more_than_that() {
     let Some(inside) = MountedTest::new("session-disk", small, "size=1m") else { return };
     std::fs::write(inside.path("small/filler"), vec![1; 600 << 10]).expect("there is room for it");
     let test = &inside.test;
-    inside.ok("session create web --on life:* --buffer-size 128K -o small/trace");
+    inside.ok("session create web --event life:* --buffer-size 128K -o small/trace");
     let mut bursts = Bursts::of(test, 2000);
     let status = || test.status("web");
     let notices = || status()["notices"].to_string();
@@ -125,7 +125,7 @@ fn a_bounded_trace_does_not_fill_the_disk() {
     let small = |test: &SessionTest| test.fixture.path("small");
     let Some(inside) = MountedTest::new("session-disk-ring", small, "size=1m") else { return };
     let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 32K --tracefile-count 2";
-    inside.ok(&format!("session create web --on life:* {ring} -o small/trace"));
+    inside.ok(&format!("session create web --event life:* {ring} -o small/trace"));
     let mut bursts = Bursts::of(&inside.test, 500);
     let status = || inside.test.status("web");
     for round in 1..=300 {
@@ -154,7 +154,7 @@ fn events_that_did_not_fit_on_the_disk_are_recovered() {
     let Some(inside) = MountedTest::new("session-disk-end", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
-    inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
+    inside.ok("session create web --event life:* --buffer-size 4M -o small/trace");
     // More than is left of the disk, less than fits into the buffers.
     inside.emit(10_000);
     let (is_success, _, talk) = result_of(&inside.run("session destroy web"));
@@ -216,7 +216,7 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
 #[test]
 fn unwritten_events_of_a_replaced_channel_are_recovered() {
     let test = SessionTest::new("session-left-behind");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let channel = test.fixture.path("trace/ust/uid").read_dir().expect("users").next();
     let channel = channel.expect("a user").expect("a folder").path().join("64-bit");
     let (index, away) = (channel.join("index"), channel.join("away"));
@@ -242,7 +242,7 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
     let Some(inside) = MountedTest::new("session-disk-stop", small, "size=1m") else { return };
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
-    inside.ok("session create web --on life:* --buffer-size 4M -o small/trace");
+    inside.ok("session create web --event life:* --buffer-size 4M -o small/trace");
     inside.emit(10_000);
     let (is_success, _, talk) = result_of(&inside.run("session stop web"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
@@ -356,7 +356,7 @@ fn small_shared_memory_is_enough_to_start() {
     let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
     for options in ["size=4m", "size=16m,noexec"] {
         let Some(inside) = MountedTest::new("session-shm", window, options) else { return };
-        let (_, talk) = inside.ok("session create web --on life:* -o trace");
+        let (_, talk) = inside.ok("session create web --event life:* -o trace");
         inside.emit(50_000);
         let (_, ended) = inside.ok("session destroy");
         let (recorded, lost) = counts_of(&ended);
@@ -446,7 +446,7 @@ fn an_export_for_which_there_is_no_room_leaves_nothing() {
         let small = |test: &SessionTest| test.fixture.path("small");
         let options = format!("nr_inodes={inodes}");
         let Some(inside) = MountedTest::new("session-inodes", small, &options) else { return };
-        inside.ok("session create web --on life:* -o trace");
+        inside.ok("session create web --event life:* -o trace");
         inside.emit(10);
         inside.ok("session destroy web");
         if is_there {

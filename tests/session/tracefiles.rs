@@ -58,7 +58,7 @@ fn field(text: &str, name: &str) -> u64 {
 fn a_trace_is_bounded_at_any_time() {
     let test = SessionTest::new("session-ring");
     let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 16K --tracefile-count 3";
-    test.ok(&format!("session create web --on life:* {ring} -o trace"));
+    test.ok(&format!("session create web --event life:* {ring} -o trace"));
     let mut bursts = Bursts::of(&test, 400);
     for _ in 0..100 {
         bursts.next();
@@ -87,7 +87,7 @@ fn a_trace_is_bounded_at_any_time() {
     if summary.lost == 0 {
         assert_newest(&test.numbers("trace"), 0, emitted);
     }
-    test.ok("trim trace --on life:* -o cut");
+    test.ok("trim trace --event life:* -o cut");
     assert!(test.numbers("cut") == test.numbers("trace"), "streams are put together");
 }
 
@@ -134,10 +134,10 @@ fn bounds_that_cannot_be_are_refused() {
 #[test]
 fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     let test = SessionTest::new("session-ring-channels");
-    test.ok("session create web --on life:* -o trace");
+    test.ok("session create web --event life:* -o trace");
     let sizes = "--buffer-size 1M --sub-buffers 128";
     test.ok(&format!(
-        "channel add web ring --on life:* {sizes} --tracefile-size 16K \
+        "channel add web ring --event life:* {sizes} --tracefile-size 16K \
          --tracefile-count 2"
     ));
     test.emit("steps", 3000);
@@ -169,7 +169,7 @@ fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
 fn a_bounded_trace_can_be_cleared() {
     let test = SessionTest::new("session-ring-clear");
     let ring = "--buffer-size 1M --sub-buffers 128 --tracefile-size 16K --tracefile-count 2";
-    test.ok(&format!("session create web --on life:* {ring} -o trace"));
+    test.ok(&format!("session create web --event life:* {ring} -o trace"));
     test.emit("steps", 5000);
     test.ok("session clear web");
     test.emit("steps", 20);
@@ -191,7 +191,7 @@ fn a_bounded_trace_is_recovered_within_its_bounds() {
             "--buffer-size 256K --sub-buffers 64 --tracefile-size 4K \
              --tracefile-count {count}"
         );
-        test.ok(&format!("session create web --on life:* {ring} -o {trace}"));
+        test.ok(&format!("session create web --event life:* {ring} -o {trace}"));
         let mut bursts = Bursts::of(&test, 500);
         (0..random.next_below(6)).for_each(|_| bursts.next());
         let recorder = test.recorder_of("web");
@@ -214,7 +214,7 @@ fn a_bounded_trace_is_recovered_within_its_bounds() {
 fn a_bounded_trace_can_be_printed_while_it_is_written() {
     let test = SessionTest::new("session-ring-print");
     let ring = "--buffer-size 256K --sub-buffers 64 --tracefile-size 4K --tracefile-count 40";
-    test.ok(&format!("session create web --on life:* {ring} -o trace"));
+    test.ok(&format!("session create web --event life:* {ring} -o trace"));
     let counting = Counting::threads(&test, 4);
     counting.steps.wait_more(2000);
     for _ in 0..40 {
@@ -234,7 +234,7 @@ fn an_overtaken_follower_of_a_bounded_trace_gets_a_message() {
     use std::process::Stdio;
     let test = SessionTest::new("session-ring-live");
     let ring = "--buffer-size 64K --sub-buffers 16 --tracefile-size 4K --tracefile-count 8";
-    test.ok(&format!("session create web --on life:* {ring} -o trace"));
+    test.ok(&format!("session create web --event life:* {ring} -o trace"));
     let follow = |name: &str| {
         let mut command = test.command("print --follow web");
         let file = std::fs::File::create(test.fixture.path(name)).expect("a file");

@@ -16,7 +16,7 @@ const EVENTS: usize = 30;
 /// Makes a session `name` with events in memory, whose recorder is killed and whose folder is
 /// removed.
 fn leave(test: &SessionTest, name: &str) {
-    test.ok(&format!("session create {name} --on life:* -o {name}"));
+    test.ok(&format!("session create {name} --event life:* -o {name}"));
     kill(test, name, EVENTS);
     fs::remove_dir_all(test.fixture.path(name)).expect("its folder");
 }
@@ -86,7 +86,7 @@ fn an_unfinished_recording_is_given_up_for_who_asks() {
 fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
     for is_written in [false, true] {
         let test = SessionTest::new("unfinished-in-place");
-        test.ok("session create left --on life:* -o left");
+        test.ok("session create left --event life:* -o left");
         let channel = channel_of(&test, "left");
         if is_written {
             test.emit("steps", EVENTS as u64);
@@ -123,7 +123,7 @@ fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
 fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
     const MANY: usize = 10_000;
     let test = SessionTest::new("unfinished-limit");
-    test.ok("session create left --on life:* --buffer-size 4M -o left");
+    test.ok("session create left --event life:* --buffer-size 4M -o left");
     kill(&test, "left", MANY);
     for line in ["recover", "session destroy left"] {
         let command = test.command(line);
@@ -143,7 +143,7 @@ fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
 fn the_oldest_unfinished_recordings_make_place_for_new_ones() {
     let test = SessionTest::new("unfinished-full");
     // The first is stopped, not dead: its place stays occupied.
-    test.ok("session create stopped --on life:* -o stopped");
+    test.ok("session create stopped --event life:* -o stopped");
     let stopped = test.recorder_of("stopped").cast_signed();
     send(stopped, libc::SIGSTOP);
     for number in 1..SESSIONS_MAX {

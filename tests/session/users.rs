@@ -127,7 +127,7 @@ fn changes_apply_to_present_and_later_users() {
     test.ok("session start late");
     test.ok("event on all life:*");
     test.ok("channel set all channel0 --context vpid,procname");
-    test.ok("channel add all more --on life:*");
+    test.ok("channel add all more --event life:*");
     let mut bob = users.bursts(BOB);
     test.ok("session stop all");
     bob.next();
@@ -345,7 +345,7 @@ fn files_that_are_no_windows_are_skipped() {
     make(60_000);
     users.test.ok("session create all --user all -o trace");
     make(60_100);
-    users.test.ok(&format!("channel add all more --on {}", "nothing:*"));
+    users.test.ok(&format!("channel add all more --event {}", "nothing:*"));
     users.emit(ANN);
     users.wait_for("all", ANN);
     users.emit(ANN);
@@ -412,13 +412,13 @@ fn a_user_without_room_for_a_change_goes_on_unchanged() {
     test.ok(&format!("session create all --user {ANN},{EVE} --context none -o trace"));
     let (mut ann, mut eve) = (users.bursts(ANN), users.bursts(EVE));
     let theirs = |line: &str| result_of(&users.trackway_as(EVE, line));
-    assert!(theirs("session create mine --on nothing:* -o mine").0);
+    assert!(theirs("session create mine --event nothing:* -o mine").0);
     let mut channels = 1;
-    while theirs(&format!("channel add mine more{channels} --on nothing:*")).0 {
+    while theirs(&format!("channel add mine more{channels} --event nothing:*")).0 {
         channels += 1;
     }
     assert_eq!(channels, 31);
-    test.ok("channel add all more --on nothing:*");
+    test.ok("channel add all more --event nothing:*");
     assert!(users.notices("all").contains("not done for user 65533: the window has no place"));
     ann.next();
     eve.next();
@@ -468,7 +468,7 @@ fn only_root_completes_the_remains_of_a_killed_recorder() {
     assert_eq!(test.list()[0]["state"], "dead");
     let (is_success, _, talk) = result_of(&users.trackway_as(ANN, "recover"));
     assert!(is_success && talk.contains("of another user's session"), "{talk}");
-    let mine = "session create mine -o mine --on nothing:*";
+    let mine = "session create mine -o mine --event nothing:*";
     let (is_success, _, talk) = result_of(&users.trackway_as(ANN, mine));
     assert!(is_success && !talk.contains("recover"), "{talk}");
     ann.next();

@@ -18,6 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use compiled::Recipe;
 pub use trackway_testkit::{is_root, skipped, text};
@@ -30,6 +31,11 @@ pub fn source_dir() -> PathBuf {
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),
     }
 }
+
+/// Environment of a recorder whose lease is 2 s instead of 5 s: tests stop recorders for longer.
+pub const SHORT_LEASE: (&str, &str) = ("TRACKWAY_TEST_LEASE_MS", "2000");
+/// Time that a recorder with [`SHORT_LEASE`] is stopped.
+pub const LONGER_THAN_SHORT_LEASE: Duration = Duration::from_millis(2200);
 
 /// Returns the folder of the built programs and libraries.
 pub fn build_dir() -> PathBuf {

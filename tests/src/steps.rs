@@ -353,7 +353,8 @@ impl Fixture {
         options: &[&str],
         command: &[S],
     ) -> Command {
-        let mut recorder = self.trackway(&["record", "--on", "life:*", "--context", "vpid,vtid"]);
+        let mut recorder =
+            self.trackway(&["record", "--event", "life:*", "--context", "vpid,vtid"]);
         recorder.arg("-o").arg(trace).args(options).arg("--").args(command);
         recorder.env("STEPS", steps.path());
         recorder

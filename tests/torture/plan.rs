@@ -206,7 +206,7 @@ impl Plan {
             WriterPath::Lockless => "lockless",
         };
         let mut options = vec![
-            "--on=torture:*".to_owned(),
+            "--event=torture:*".to_owned(),
             format!("--buffer-size={}", self.sub_bytes * self.sub_count),
             format!("--sub-buffers={}", self.sub_count),
             format!("--context={}", self.contexts),

@@ -44,7 +44,7 @@ impl<'a> Patterns<'a> {
     ) -> io::Result<()> {
         let is_asked = !self.included.is_empty() || !self.excluded.is_empty();
         if is_asked && !inputs.is_empty() && !names(inputs).any(|name| self.select(name)) {
-            writeln!(messages, "trackway: no kind of event matches --on")?;
+            writeln!(messages, "trackway: no kind of event matches --event")?;
         }
         Ok(())
     }

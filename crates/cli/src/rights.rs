@@ -89,7 +89,7 @@ impl Alternatives {
             }
         } else {
             let preload = record.preload.as_deref();
-            without.extend(programs_options(record.output.as_deref(), &record.on));
+            without.extend(programs_options(record.output.as_deref(), &record.event));
             without.extend(preload.into_iter().flat_map(|list| strings(&["--preload", list])));
             without.push("--".into());
             without.extend(record.command.iter().cloned());
@@ -105,7 +105,7 @@ impl Alternatives {
     fn of_create(create: &CreateArguments) -> Self {
         let mut without = strings(&["session", "create"]);
         without.extend(create.name.iter().map(OsString::from));
-        without.extend(programs_options(create.output.as_deref(), &create.rules.on));
+        without.extend(programs_options(create.output.as_deref(), &create.rules.event));
         if create.channel.overwrite {
             without.push("--flight-recorder".into());
         }
@@ -130,7 +130,7 @@ impl Alternatives {
 /// The options that apply to programs as well as to the kernel.
 fn programs_options(output: Option<&Path>, patterns: &[String]) -> Vec<OsString> {
     let output = output.map(|output| ["-o".into(), output.as_os_str().to_owned()]);
-    let patterns = patterns.iter().flat_map(|pattern| strings(&["--on", pattern]));
+    let patterns = patterns.iter().flat_map(|pattern| strings(&["--event", pattern]));
     output.into_iter().flatten().chain(patterns).collect()
 }
 
@@ -189,7 +189,7 @@ mod tests {
                 "session create s --flight-recorder",
             ),
             (&["list", "--kernel"], "list"),
-            (&["record", "--user", "root", "--on", "a", "--", "id"], "record --on a -- id"),
+            (&["record", "--user", "root", "--event", "a", "--", "id"], "record --event a -- id"),
             (&["session", "create", "s", "--user", "all"], "session create s"),
         ] {
             let typed = [&[program], typed].concat();

@@ -19,7 +19,7 @@ use crate::{output_guard, session_traces, time_range};
 /// Examples:
 ///
 ///   trackway trim --begin 09:30 --end 09:31 -o minute DIR
-///   trackway trim --on myapp --on '!myapp:noise' -o myapp DIR
+///   trackway trim --event myapp --event '!myapp:noise' -o myapp DIR
 ///
 /// What is written is a trace like the one that it was cut from. Damage is told on stderr, and
 /// what is readable is written; packets that are not to be cut are copied as they are, damaged or
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 /// If a folder has no trace, or cannot be read; if nothing can be written.
 pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     session_traces::find(&mut arguments.traces);
-    let patterns = Patterns::new(&arguments.selection.on)?;
+    let patterns = Patterns::new(&arguments.selection.event)?;
     output_guard::refuse_folder(&arguments.output, &arguments.traces)?;
     let found = open(&arguments.traces, &mut stderr())?;
     let first = || first_time(&found.inputs);

@@ -2,7 +2,7 @@
 //! overlap, and take the packet that is being written as far as it is.
 //!
 //! What packets say of themselves is not enough for that where they differ in length: parts that
-//! different events were cut from (`trackway trim --on`) may say the same. So what the shorter one
+//! different events were cut from (`trackway trim --event`) may say the same. So what the shorter one
 //! has is compared.
 
 use trackway_ctf::read::{Bytes, Carry, Packet, Skip, SourceStream, StreamDecoder, Trace};

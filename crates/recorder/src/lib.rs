@@ -68,7 +68,7 @@ pub use common::numbers::{Counted, Grouped};
 pub use common::user::is_root;
 pub use error::RecordError;
 pub use filters::unmatched::{near_pattern, suggest_pattern};
-pub use kernel::backend::{KernelBackends, KernelVia};
+pub use kernel::backend::{KernelBackend, KernelBackends};
 pub use kernel::contexts::{ContextLists, ContextsError, parse_context_lists};
 pub use kernel::filters::routing::check_kernel_only;
 pub use notices::Notices;

@@ -19,7 +19,7 @@ pub use pacing::{
 };
 pub use spec::{
     ALL_USERS, ChannelSpec, ContextList, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX,
-    FilterObject, FilterSource, FilterSpec, KernelSpec, KernelVia, Level, LevelError, Levels,
+    FilterObject, FilterSource, FilterSpec, KernelBackend, KernelSpec, Level, LevelError, Levels,
     OptionError, RuleSpec, SessionSpec, SpecError, USERS_MAX, is_name, parse_contexts,
     parse_preload, rules_text,
 };

@@ -64,7 +64,7 @@ fn documented_stack_sizes_hold() {
     for filter in ["$ctx.vtid > 0", "$ctx.procname != \"x\" && $ctx.vpid > 0 && sample(1/1)"] {
         let trace = fixture.path("trace");
         let mut recorder =
-            fixture.trackway(&["record", "--on", "stack:*", "--filter", filter, "-o"]);
+            fixture.trackway(&["record", "--event", "stack:*", "--filter", filter, "-o"]);
         recorder.arg(&trace).arg("--").arg(&program);
         for (call, bytes) in measured(&mut recorder) {
             let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");
@@ -77,7 +77,7 @@ fn documented_stack_sizes_hold() {
     // By sequences, and by claims.
     for tunables in ["glibc.pthread.rseq=1", "glibc.pthread.rseq=0"] {
         let trace = fixture.path("trace");
-        let mut recorder = fixture.trackway(&["record", "--on", "stack:*", "-o"]);
+        let mut recorder = fixture.trackway(&["record", "--event", "stack:*", "-o"]);
         recorder.arg(&trace).arg("--").arg(&program).env("GLIBC_TUNABLES", tunables);
         for (call, bytes) in measured(&mut recorder) {
             let (_, most, ..) = RECORDED.iter().find(|(name, ..)| *name == call).expect("known");

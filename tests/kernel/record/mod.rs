@@ -119,7 +119,7 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     };
-    for (options, is_everything) in [(&[][..], false), (&["--system"][..], true)] {
+    for (options, is_everything) in [(&[][..], false), (&["--system-wide"][..], true)] {
         let options =
             [&["--kernel", "syscalls:openat,!syscalls:sys_exit_openat"], options].concat();
         let done = std::sync::atomic::AtomicBool::new(false);
@@ -184,7 +184,7 @@ fn refusals_have_hints() {
         assert!(!output.status.success() && !fixture.path("ran").exists());
         text(&output.stderr)
     };
-    let talk = refused(&["--system"]);
+    let talk = refused(&["--system-wide"]);
     assert!(talk.contains("--kernel"), "{talk}");
     if program(&fixture).is_none() {
         return;
@@ -282,7 +282,7 @@ fn others_see_the_events_too() {
     if !alone.status.success() {
         return skipped("perf does not count here");
     }
-    let options = ["--kernel", "sched:sched_switch", "--system", "-q"];
+    let options = ["--kernel", "sched:sched_switch", "--system-wide", "-q"];
     let output = record(&fixture, &options, &perf);
     let talk = text(&output.stderr);
     let line = talk.lines().find(|line| line.contains("sched:sched_switch")).expect("a count");
@@ -315,7 +315,8 @@ fn the_recorders_own_preparations_are_not_recorded() {
     if program(&fixture).is_none() {
         return;
     }
-    let mut record = fixture.trackway(&["record", "--system", "--kernel", "kmem,tcp,block,vmscan"]);
+    let mut record =
+        fixture.trackway(&["record", "--system-wide", "--kernel", "kmem,tcp,block,vmscan"]);
     record.args(["--buffer-size=8M", "-o", "trace", "--", "true"]);
     let recorder = record.stderr(Stdio::piped()).spawn().expect("it runs");
     let pid = recorder.id();

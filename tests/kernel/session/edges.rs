@@ -140,7 +140,7 @@ fn nothing_is_recorded_before_somebody_drains() {
     // It stops where it makes the first folder.
     record.args(["-e", "inject=mkdir,mkdirat:signal=SIGSTOP:when=1"]);
     record.arg(build_dir().join("trackway"));
-    let options = "record --system --kernel syscalls:getpgid --buffer-size 128K -o new/trace";
+    let options = "record --system-wide --kernel syscalls:getpgid --buffer-size 128K -o new/trace";
     record.args(options.split(' ')).args(["--", "true"]).stderr(Stdio::piped());
     let mut record = record.spawn().expect("strace runs");
     let stopped = || {
@@ -255,7 +255,7 @@ fn a_snapshot_is_written_though_later_events_cannot_be_read() {
         skipped("strace is not installed");
         return;
     }
-    let options = "--kernel syscalls:getpgid --kernel-via tracefs --flight-recorder";
+    let options = "--kernel syscalls:getpgid --kernel-backend tracefs --flight-recorder";
     let (record, session, mut go_on) = recorded_rounds(&test, options, "0 1");
     go_on(0);
     test.ok(&format!("session snapshot {session} -o shot"));
@@ -390,7 +390,7 @@ fn many_events_need_no_descriptors_of_the_commands() {
     let Some(test) = KernelTest::new("ksession-limit") else { return };
     let trackway = build_dir().join("trackway");
     let mut limited = test.fixture.command("sh");
-    let script = "ulimit -Sn 40; exec \"$0\" record --kernel 'sched_*' --system -o trace -- \
+    let script = "ulimit -Sn 40; exec \"$0\" record --kernel 'sched_*' --system-wide -o trace -- \
                   sh -c 'ulimit -Sn'";
     let output = limited.args(["-c", script]).arg(trackway).output().expect("sh runs");
     let talk = text(&output.stderr);

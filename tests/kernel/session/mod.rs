@@ -461,7 +461,7 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
 fn a_filter_without_a_pattern_asks_each_what_it_has() {
     let Some(test) = KernelTest::new("ksession-both") else { return };
     // The recorder then has the program's events.
-    test.ok("session create first --on calls -o first");
+    test.ok("session create first --event calls -o first");
     test.calls(0..1);
     test.ok("session destroy first");
     let (first, of_kernel) = test.first();

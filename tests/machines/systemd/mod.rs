@@ -207,7 +207,7 @@ fn a_window_that_a_logout_removes_ends_no_recording() {
 fn a_session_in_the_background_outlives_the_logout_or_ends_whole() {
     let Some(machine) = Machine::start("logout") else { return };
     machine.has_logins();
-    let create = "trackway session create web -q -o web-trace --on 'myapp:*'; myapp count 1000";
+    let create = "trackway session create web -q -o web-trace --event 'myapp:*'; myapp count 1000";
     let file = "/etc/systemd/logind.conf.d/kill.conf";
     let restart = "systemctl restart systemd-logind.service";
     machine.ok(&format!("printf '[Login]\\nKillUserProcesses=no\\n' >{file}; {restart}"));
@@ -236,7 +236,8 @@ fn files_of_sessions_in_tmp_are_not_cleaned_away() {
     let clean = "find /tmp -exec touch --no-dereference -m -d '20 days ago' {} +\n\
         systemd-tmpfiles --clean /etc/tmpfiles.d/test.conf";
     machine.ok("mkdir /etc/tmpfiles.d; echo 'd /tmp - - - m:10d' >/etc/tmpfiles.d/test.conf");
-    machine.ok("trackway session create web -q -o /tmp/web-trace --on 'myapp:*'; myapp count 1000");
+    machine
+        .ok("trackway session create web -q -o /tmp/web-trace --event 'myapp:*'; myapp count 1000");
     machine.ok(&format!("{alice} create web -q -o /home/alice/web-trace; touch /tmp/file"));
     machine.ok(clean);
     machine.ok(&format!("! test -e /tmp/file; {alice} status web; {alice} destroy web"));

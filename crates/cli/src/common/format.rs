@@ -11,20 +11,20 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Values of `--kernel-via`.
+/// Values of `--kernel-backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum KernelWay {
+pub(crate) enum Backend {
     /// Programs that the kernel runs (BPF), into buffers of ours
     Bpf,
     /// A private instance of tracefs, converted
     Tracefs,
 }
 
-impl From<KernelWay> for trackway_recorder::KernelVia {
-    fn from(way: KernelWay) -> Self {
+impl From<Backend> for trackway_recorder::KernelBackend {
+    fn from(way: Backend) -> Self {
         match way {
-            KernelWay::Bpf => Self::Bpf,
-            KernelWay::Tracefs => Self::Tracefs,
+            Backend::Bpf => Self::Bpf,
+            Backend::Tracefs => Self::Tracefs,
         }
     }
 }

@@ -11,8 +11,9 @@ pub(crate) struct SelectionArguments {
     ///
     /// A PATTERN matches provider:name; * stands for anything, a provider alone for all of its
     /// events, ! in front excludes (several: again, or by commas).
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = MOST_USED)]
-    pub(crate) on: Vec<String>,
+    #[arg(long, alias = "on", value_name = "PATTERN", value_delimiter = ',',
+        help_heading = MOST_USED)]
+    pub(crate) event: Vec<String>,
     /// Only events at and after this time, such as 09:30
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true,
         help_heading = MOST_USED)]

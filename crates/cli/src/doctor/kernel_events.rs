@@ -130,7 +130,7 @@ impl KernelEvents {
     pub(super) fn judge_way(&self) -> Finding {
         match (&self.ways.tracefs, &self.ways.bpf) {
             (Ok(_), _) if !self.is_first_namespace => Finding::limited(
-                "record --kernel records everything (--system), and no command: this is a pid \
+                "record --kernel records everything (--system-wide), and no command: this is a pid \
                  namespace of its own",
                 "run it outside, as on the container's host",
             ),

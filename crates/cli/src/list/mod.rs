@@ -149,7 +149,7 @@ fn push_text(text: &mut String, found: &Found) {
     let mut idle = found.variants(found.idle()).peekable();
     if idle.peek().is_some() {
         text.push_str(
-            "known events: trackway record --on 'PROVIDER:NAME' -- COMMAND records them\n",
+            "known events: trackway record --event 'PROVIDER:NAME' -- COMMAND records them\n",
         );
         push_events(text, "  ", idle);
     }

@@ -15,7 +15,7 @@ use crate::help::{EVENTS, FORM, MOST_USED, WHERE};
 /// Examples:
 ///
 ///   trackway print trackway-20261121-093000
-///   trackway print --on 'myapp:req*' --begin 09:30 --end 09:31 DIR
+///   trackway print --event 'myapp:req*' --begin 09:30 --end 09:31 DIR
 ///   trackway print --filter 'status >= 400 && path == "/api/*"' DIR
 ///   trackway print --filter-object slow.o DIR
 ///   trackway print --format json DIR | jq .fields

@@ -47,7 +47,7 @@ fn print(arguments: &Arguments, messages: &mut dyn Write) -> anyhow::Result<bool
     let request = PrintRequest {
         arguments,
         options: options(arguments)?,
-        patterns: Patterns::new(&arguments.selection.on)?,
+        patterns: Patterns::new(&arguments.selection.event)?,
         filters: filters(arguments)?,
     };
     if arguments.follow { follow::run(&request, messages) } else { whole::run(&request, messages) }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use trackway_schema::context::names;
 
-use crate::common::format::KernelWay;
+use crate::common::format::Backend;
 use crate::help::{HELP, HOW_MUCH, MOST_USED, PROCESSES, SUBJECT, WHERE};
 
 /// Record a command and its children.
@@ -51,8 +51,9 @@ pub(crate) struct Arguments {
     ///
     /// A PATTERN matches provider:name; * stands for anything, a provider alone for all of its
     /// events, ! in front excludes (several: again, or by commas) [default: all events].
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = MOST_USED)]
-    pub(crate) on: Vec<String>,
+    #[arg(long, alias = "on", value_name = "PATTERN", value_delimiter = ',',
+        help_heading = MOST_USED)]
+    pub(crate) event: Vec<String>,
     /// Record only events where EXPR is true: 'status >= 400'
     ///
     /// With 'PATTERN: EXPR', the filter is for the events that match PATTERN, else for all. Of
@@ -80,7 +81,7 @@ pub(crate) struct Arguments {
     ///
     /// trackway session save writes such files; kernel events are in them, too.
     #[arg(long, value_name = "FILE", help_heading = SUBJECT,
-        conflicts_with_all = ["on", "filter", "filter_object", "context", "buffer_size",
+        conflicts_with_all = ["event", "filter", "filter_object", "context", "buffer_size",
         "sub_buffers", "tracefile_size", "tracefile_count", "overwrite", "reserve"])]
     pub(crate) config: Option<PathBuf>,
     /// Record only events that this filter in C takes
@@ -94,16 +95,16 @@ pub(crate) struct Arguments {
     /// CMD runs without the library that records its events, whose own system calls would be among
     /// the kernel's.
     #[arg(long, requires = "kernel", help_heading = SUBJECT, hide_short_help = true,
-        conflicts_with_all = ["on", "preload", "sub_buffers", "reserve", "config"])]
+        conflicts_with_all = ["event", "preload", "sub_buffers", "reserve", "config"])]
     pub(crate) kernel_only: bool,
     /// Backend for kernel events
     ///
     /// By BPF programs, or by the kernel's tracefs, which does not give what programs point to,
     /// file names first of all, nor most contexts [default: bpf where the kernel allows it, else
     /// tracefs].
-    #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = SUBJECT,
-        hide_short_help = true)]
-    pub(crate) kernel_via: Option<KernelWay>,
+    #[arg(long, alias = "kernel-via", value_enum, value_name = "BACKEND", requires = "kernel",
+        help_heading = SUBJECT, hide_short_help = true)]
+    pub(crate) kernel_backend: Option<Backend>,
     /// Write how it went into FILE, as JSON
     ///
     /// Events, losses, bytes, how the command ended, and the messages: for scripts
@@ -147,18 +148,18 @@ pub(crate) struct Arguments {
     /// Records this process, and what it starts from now on, until it has ended (of several, all of
     /// them), or Ctrl-C.
     #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
-        conflicts_with_all = ["system", "cgroup", "command"], help_heading = PROCESSES,
+        conflicts_with_all = ["system_wide", "cgroup", "command"], help_heading = PROCESSES,
         value_parser = crate::session::args::pid)]
     pub(crate) pid: Vec<u32>,
     /// Kernel events of all processes, not of CMD only
-    #[arg(long, requires = "kernel", help_heading = PROCESSES)]
-    pub(crate) system: bool,
+    #[arg(long, alias = "system", requires = "kernel", help_heading = PROCESSES)]
+    pub(crate) system_wide: bool,
     /// Run CMD and write the trace as this user (needs root)
     #[arg(long, value_name = "NAME|UID", help_heading = PROCESSES)]
     pub(crate) user: Option<String>,
     /// Kernel events of the processes in this control group (of version 2) and those below it,
     /// instead of those of the command: a folder, or as /proc/PID/cgroup has it
-    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "system",
+    #[arg(long, value_name = "PATH", requires = "kernel", conflicts_with = "system_wide",
         help_heading = PROCESSES, hide_short_help = true)]
     pub(crate) cgroup: Vec<PathBuf>,
     /// Kernel events of these CPUs alone, such as 0,2-3, whatever the process

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             ReserveBy::Claim => Reserve::Claim,
             ReserveBy::Lockless => Reserve::Lockless,
         },
-        is_system_wide: arguments.system,
+        is_system_wide: arguments.system_wide,
         is_from_file: arguments.config.is_some(),
         summary_json: arguments.summary_json.clone(),
     };
@@ -55,7 +55,7 @@ fn spec_of(arguments: &Arguments) -> anyhow::Result<SessionSpec> {
     let has_kernel = !arguments.kernel.is_empty();
     let contexts =
         trackway_recorder::parse_context_lists(arguments.context.as_deref(), has_kernel)?;
-    let rules = arguments.on.iter().map(RuleSpec::new);
+    let rules = arguments.event.iter().map(RuleSpec::new);
     let channel = ChannelSpec {
         mode: if arguments.overwrite { Mode::Overwrite } else { Mode::Discard },
         buffer_size: size_of(&arguments.buffer_size, "buffer size")?,
@@ -63,7 +63,7 @@ fn spec_of(arguments: &Arguments) -> anyhow::Result<SessionSpec> {
         tracefile_size: size_of(&arguments.tracefile_size, "size of trace files")?,
         tracefile_count: arguments.tracefile_count,
         contexts: contexts.programs.names(),
-        on: (!arguments.on.is_empty()).then(|| rules.collect()),
+        on: (!arguments.event.is_empty()).then(|| rules.collect()),
         filters: filters_of(&arguments.filter, &arguments.filter_object)?,
         ..ChannelSpec::default()
     };
@@ -85,7 +85,7 @@ fn add_scope(kernel: KernelSpec, arguments: &Arguments) -> KernelSpec {
         pids: arguments.pid.clone(),
         cgroups: arguments.cgroup.clone(),
         cpus: arguments.cpu.clone(),
-        via: arguments.kernel_via.map(Into::into),
+        via: arguments.kernel_backend.map(Into::into),
         ..kernel
     }
 }

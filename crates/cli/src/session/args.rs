@@ -6,14 +6,14 @@ use clap::{Args, Subcommand};
 use trackway_recorder::Level;
 use trackway_schema::context::names;
 
-use crate::common::format::{Format, KernelWay};
+use crate::common::format::{Backend, Format};
 use crate::help::{HELP, HOW_MUCH, MOST_USED, PROCESSES, SUBJECT, WHERE};
 
 /// Record in the background, and say how it goes on.
 ///
 /// Examples:
 ///
-///   trackway session create web --on 'web:*'
+///   trackway session create web --event 'web:*'
 ///   trackway session create flight --flight-recorder
 ///   trackway session snapshot flight --last 10s
 ///   trackway session status web
@@ -61,11 +61,11 @@ pub(crate) enum SessionVerb {
 ///
 /// Examples:
 ///
-///   trackway session create web --on 'web:*,!web:noise' -o web-trace
+///   trackway session create web --event 'web:*,!web:noise' -o web-trace
 ///   trackway session create slow --filter 'web:request: duration > 10ms'
 ///   trackway session create flight --flight-recorder --snapshot-on-crash
 ///   sudo trackway session create sched --kernel 'sched_*' --flight-recorder
-///   trackway session create errors --on '*' --level error
+///   trackway session create errors --event '*' --level error
 ///   trackway session create slow --filter-object 'web:request: slow.o'
 ///   trackway session create nginx --executable nginx --context vtid,procname
 ///   sudo trackway session create all --user all -o /var/log/traces/all
@@ -98,21 +98,21 @@ pub(crate) struct CreateArguments {
     ///
     /// trackway session save writes such a file.
     #[arg(long, value_name = "FILE", help_heading = SUBJECT, hide_short_help = true,
-        conflicts_with_all = ["on", "filter",
+        conflicts_with_all = ["event", "filter",
         "filter_object", "level", "level_only", "exclude",
         "context", "buffer_size", "sub_buffers", "tracefile_size", "tracefile_count",
         "overwrite", "blocking_timeout", "pid", "executable", "pid_namespace",
-        "user", "kernel", "kernel_only", "kernel_via", "cgroup", "cpu"])]
+        "user", "kernel", "kernel_only", "kernel_backend", "cgroup", "cpu"])]
     pub(crate) load: Option<PathBuf>,
     /// Record kernel events only
     #[arg(long, requires = "kernel", help_heading = SUBJECT, hide_short_help = true,
-        conflicts_with_all = ["on", "level", "level_only", "exclude",
+        conflicts_with_all = ["event", "level", "level_only", "exclude",
         "filter_object", "sub_buffers", "blocking_timeout", "user", "snapshot_on_crash"])]
     pub(crate) kernel_only: bool,
-    /// Backend for kernel events, as record --kernel-via
-    #[arg(long, value_enum, value_name = "WAY", requires = "kernel", help_heading = SUBJECT,
-        hide_short_help = true)]
-    pub(crate) kernel_via: Option<KernelWay>,
+    /// Backend for kernel events, as record --kernel-backend
+    #[arg(long, alias = "kernel-via", value_enum, value_name = "BACKEND", requires = "kernel",
+        help_heading = SUBJECT, hide_short_help = true)]
+    pub(crate) kernel_backend: Option<Backend>,
     #[command(flatten)]
     pub(crate) channel: ChannelOptions,
     /// Write a snapshot when a traced process crashes
@@ -155,8 +155,9 @@ pub(crate) struct RuleArguments {
     ///
     /// A PATTERN matches provider:name; * stands for anything, a provider alone for all of its
     /// events, ! in front excludes (several: again, or by commas) [default: all events].
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = MOST_USED)]
-    pub(crate) on: Vec<String>,
+    #[arg(long, alias = "on", value_name = "PATTERN", value_delimiter = ',',
+        help_heading = MOST_USED)]
+    pub(crate) event: Vec<String>,
     /// Record only events where EXPR is true: 'status >= 400'
     ///
     /// With 'PATTERN: EXPR', the filter is for the events that match PATTERN, else for all. Of
@@ -165,7 +166,7 @@ pub(crate) struct RuleArguments {
     pub(crate) filter: Vec<String>,
     #[command(flatten)]
     pub(crate) levels: LevelArguments,
-    /// Record none of the events that match: the same as --on '!PATTERN'
+    /// Record none of the events that match: the same as --event '!PATTERN'
     #[arg(long, value_name = "PATTERN", value_delimiter = ',', help_heading = SUBJECT,
         hide_short_help = true)]
     pub(crate) exclude: Vec<String>,
@@ -351,7 +352,7 @@ pub(crate) struct LoadArguments {
 ///
 /// Examples:
 ///
-///   trackway channel add web rare --on 'web:error' --buffer-size 64K
+///   trackway channel add web rare --event 'web:error' --buffer-size 64K
 ///   trackway channel set web channel0 --context vtid,procname
 ///   trackway channel remove web rare
 ///

@@ -267,7 +267,7 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
     let kernel = kernel.map(|kernel| KernelSpec {
         cgroups: arguments.cgroup.clone(),
         cpus: arguments.cpu.clone(),
-        via: arguments.kernel_via.map(Into::into),
+        via: arguments.kernel_backend.map(Into::into),
         contexts: contexts.kernel.iter().map(|context| context.name.to_owned()).collect(),
         ..kernel
     });
@@ -315,7 +315,7 @@ fn filters_in(rules: &RuleArguments) -> anyhow::Result<Vec<FilterSpec>> {
 /// Rules of a channel that is made: none mean all events, as do levels or exclusions alone, but for
 /// those.
 fn on_of(arguments: &RuleArguments) -> Option<Vec<RuleSpec>> {
-    let mut patterns = arguments.on.clone();
+    let mut patterns = arguments.event.clone();
     let has_levels = arguments.levels.level.or(arguments.levels.level_only).is_some();
     if patterns.iter().all(|pattern| pattern.starts_with('!')) && has_levels {
         patterns.insert(0, "*".into());

@@ -16,7 +16,7 @@ use trackway_recorder::protocol::{
     Answer, ChannelStatus, Counts, KernelStatus, Notice, Request, Status,
 };
 use trackway_recorder::{
-    ByteCount, ChannelSpec, Counted, Grouped, KernelSpec, KernelVia, Levels, Mode, RecordError,
+    ByteCount, ChannelSpec, Counted, Grouped, KernelBackend, KernelSpec, Levels, Mode, RecordError,
     RuleSpec, Time, Tracefiles, USERS_MAX,
 };
 use trackway_sys::users::name_of;
@@ -468,8 +468,8 @@ fn write_kernel_choice(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Res
     }
     match spec.via {
         None => {}
-        Some(KernelVia::Bpf) => writeln!(output, "  via       bpf")?,
-        Some(KernelVia::Tracefs) => writeln!(output, "  via       tracefs")?,
+        Some(KernelBackend::Bpf) => writeln!(output, "  via       bpf")?,
+        Some(KernelBackend::Tracefs) => writeln!(output, "  via       tracefs")?,
     }
     for filter in &spec.filters {
         writeln!(output, "  if        {filter}")?;

@@ -21,7 +21,7 @@ use crate::notices::Notices;
 use crate::recording::region::RegionDrain;
 use crate::trace::folder::TraceFolder;
 
-pub use trackway_session::KernelVia;
+pub use trackway_session::KernelBackend;
 
 /// The kernel backends that can be used here.
 #[derive(Debug)]
@@ -76,8 +76,8 @@ impl PreparedKernel {
             made.map(|made| Self::Tracefs(Box::new(made)))
         };
         let made = match (request.spec.via, support::check_support()) {
-            (Some(KernelVia::Bpf), _) | (None, Ok(())) => by_bpf()?,
-            (Some(KernelVia::Tracefs), _) => by_tracefs()?,
+            (Some(KernelBackend::Bpf), _) | (None, Ok(())) => by_bpf()?,
+            (Some(KernelBackend::Tracefs), _) => by_tracefs()?,
             (None, Err(refusal)) => {
                 let made = by_tracefs()?;
                 notices.report(format_args!(

@@ -34,12 +34,11 @@ use crate::trace::layout::{FACTS, Trace, TraceProperties, WindowFolder};
 use crate::trace::progress_file::ProgressFile;
 use crate::window::cpu_barrier::Visits;
 use crate::window::handle::WindowHandle;
+use crate::window::lease::renewal_period_ns;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::shared_text;
 use crate::window::{clock_line, slot};
 
-/// Period of the lease's renewal, in ns.
-const LEASE_PERIOD_NS: u64 = 500_000_000;
 /// Period of the clock's calibration and of other slow checks, in ns.
 const SLOW_PERIOD_NS: u64 = 100_000_000;
 /// Period at which open sub-buffers are written as far as they are filled, in ns: readers that
@@ -222,7 +221,7 @@ impl Recording {
     pub fn activate(&mut self) {
         self.channels.iter_mut().for_each(Channel::activate);
         let now = monotonic_ns();
-        self.lease_due_ns = now + LEASE_PERIOD_NS;
+        self.lease_due_ns = now + renewal_period_ns();
         self.slow_due_ns = now + SLOW_PERIOD_NS / 2;
         self.flush_due_ns = now + FLUSH_PERIOD_NS;
     }
@@ -238,7 +237,7 @@ impl Recording {
     pub fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         self.check_window()?;
         let now = monotonic_ns();
-        if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
+        if is_due(&mut self.lease_due_ns, renewal_period_ns(), now) {
             self.channels.iter().for_each(|channel| channel.renew_lease(self.handle.window()));
         }
         self.visits.poll(self.handle.window().header(), now);
@@ -366,7 +365,7 @@ impl Recording {
     /// Does the work that is due however long something else takes: the lease, and the clock.
     pub(crate) fn keep_alive(&mut self) {
         let now = monotonic_ns();
-        if is_due(&mut self.lease_due_ns, LEASE_PERIOD_NS, now) {
+        if is_due(&mut self.lease_due_ns, renewal_period_ns(), now) {
             self.channels.iter().for_each(|channel| channel.renew_lease(self.handle.window()));
         }
         if is_due(&mut self.slow_due_ns, SLOW_PERIOD_NS, now) {

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use crate::notices::Notices;
-use crate::window::lease::LEASE_NS;
+use crate::window::lease::{lease_ns, renewal_period_ns};
 
-/// The lease, less the time after which it is renewed at the latest.
-const STANDSTILL_MIN: Duration = Duration::from_millis(LEASE_NS / 1_000_000 - 500);
+/// Returns the lease, less the time after which it is renewed at the latest.
+fn standstill_min() -> Duration {
+    Duration::from_nanos(lease_ns() - renewal_period_ns())
+}
 
 /// Detects that this process was stopped (SIGSTOP, a stuck disk) for so long that the lease may
 /// have run out: writers take the recorder for dead then, and their events are lost without being
@@ -27,7 +29,7 @@ impl SuspendCheck {
     pub(crate) fn check(&mut self, notices: &Notices) {
         let stood = self.looked.elapsed();
         self.looked = Instant::now();
-        if stood >= STANDSTILL_MIN {
+        if stood >= standstill_min() {
             self.longest = self.longest.max(stood);
             Self::report_stop(notices, stood);
         }

@@ -61,7 +61,7 @@ impl Shortfall {
     pub(crate) fn report(&self, lost: u64, source: SizeSource, notices: &Notices) {
         let size = |bytes| SizeOf { source, channel: &self.channel, bytes };
         let fewer = match source {
-            SizeSource::Option => "fewer events, with --on, need less",
+            SizeSource::Option => "fewer events, with --event, need less",
             SizeSource::Channel | SizeSource::Config => "fewer events need less",
         };
         let share = |count: u64, all: &str| match count >= lost {
@@ -169,7 +169,7 @@ mod tests {
         let full = Shortfall { roomless: 1200, enough_bytes: Some(8 << 20), ..channel() };
         assert_eq!(
             hints(&full, 1200, SizeSource::Option),
-            "hint: a --buffer-size of about 8M would have kept them; fewer events, with --on, need \
+            "hint: a --buffer-size of about 8M would have kept them; fewer events, with --event, need \
              less"
         );
         assert_eq!(

@@ -1,5 +1,6 @@
 //! The lease of a session's recorder: renewed while it lives, checked to detect its death.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::Session;
@@ -7,7 +8,26 @@ use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
 use trackway_window::lease_is_over;
 
 /// Duration of a lease, in ns.
-pub(crate) const LEASE_NS: u64 = 5_000_000_000;
+const LEASE_NS: u64 = 5_000_000_000;
+/// Renewals in the duration of a lease.
+const RENEWALS: u64 = 10;
+/// Environment variable with which tests shorten the lease, in ms.
+const TEST_VARIABLE: &str = "TRACKWAY_TEST_LEASE_MS";
+
+/// Returns the duration of a lease, in ns. It is the recorder's alone: writers compare the clock
+/// with the end that the recorder has written.
+pub(crate) fn lease_ns() -> u64 {
+    static DURATION_NS: OnceLock<u64> = OnceLock::new();
+    *DURATION_NS.get_or_init(|| {
+        let tested = std::env::var(TEST_VARIABLE).ok().and_then(|text| text.parse::<u64>().ok());
+        tested.map_or(LEASE_NS, |ms| ms.clamp(1, LEASE_NS / 1_000_000) * 1_000_000)
+    })
+}
+
+/// Returns the period of the lease's renewal, in ns.
+pub(crate) fn renewal_period_ns() -> u64 {
+    lease_ns() / RENEWALS
+}
 
 /// Enters this process as the session's recorder; the moment at which it did.
 pub(crate) fn sign(session: &Session) -> u64 {
@@ -24,7 +44,7 @@ pub(crate) fn renew_lease(session: &Session) -> bool {
     let now = trackway_sys::clock::monotonic_ns();
     // ORDERING: SeqCst: first the lease, then (by the process that requested it) the bits; a writer
     // that clears a bit reads the lease afterwards.
-    session.lease_until_ns.swap(now + LEASE_NS, Ordering::SeqCst) < now
+    session.lease_until_ns.swap(now + lease_ns(), Ordering::SeqCst) < now
 }
 
 /// Returns true if the recorder of a session that is not free is dead. A recorder that is merely
@@ -70,7 +90,7 @@ mod tests {
         session.recorder_pid.store(std::process::id(), Ordering::Relaxed);
         session.recorder_pid_namespace.store(pid_namespace() ^ 1, Ordering::Relaxed);
         let now = trackway_sys::clock::monotonic_ns();
-        session.lease_until_ns.store(now + LEASE_NS, Ordering::Relaxed);
+        session.lease_until_ns.store(now + lease_ns(), Ordering::Relaxed);
         assert!(!recorder_is_dead(session));
         session.lease_until_ns.store(now - 1, Ordering::Relaxed);
         assert!(recorder_is_dead(session));

@@ -47,7 +47,7 @@ pub struct KernelSpec {
     pub cpus: Option<String>,
     /// By which way; none: by BPF where the kernel allows it, else by tracefs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub via: Option<KernelVia>,
+    pub via: Option<KernelBackend>,
     /// Contexts of records, in addition to `tid`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contexts: Vec<String>,
@@ -70,7 +70,7 @@ pub struct KernelSpec {
 /// A way to record kernel events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum KernelVia {
+pub enum KernelBackend {
     /// Programs of ours, which record into buffers of ours.
     Bpf,
     /// The kernel's own buffers, converted.

@@ -11,7 +11,7 @@ pub use filter_spec::{
     FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX, FilterObject, FilterSource,
     FilterSpec,
 };
-pub use kernel_spec::{KernelSpec, KernelVia};
+pub use kernel_spec::{KernelBackend, KernelSpec};
 pub use level::{Level, LevelError};
 pub use options::{ContextList, OptionError, is_name, parse_contexts, parse_preload, rules_text};
 pub use rule_spec::{Levels, RuleSpec};

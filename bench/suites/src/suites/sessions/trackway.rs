@@ -214,7 +214,7 @@ impl Host for TrackwaySessions<'_> {
         let _ = std::fs::remove_dir_all(&folder);
         let mut command = self.command();
         command.args(["session", "create", session, "--context", "none", "-o"]).arg(folder);
-        command.args(["--on", if wanted.is_on { RULE } else { "!lab:*" }]);
+        command.args(["--event", if wanted.is_on { RULE } else { "!lab:*" }]);
         if wanted.kind == Kind::Flight {
             command.arg("--flight-recorder");
         }

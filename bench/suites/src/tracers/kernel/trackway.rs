@@ -58,10 +58,10 @@ fn record(
     match tracer {
         KernelTracer::TrackwayTree => {}
         KernelTracer::TrackwayTracefs => {
-            command.args(["--system", "--kernel-via", "tracefs"]);
+            command.args(["--system-wide", "--kernel-backend", "tracefs"]);
         }
         _ => {
-            command.arg("--system");
+            command.arg("--system-wide");
         }
     }
     if keep == Keep::Flight {
